@@ -28,7 +28,7 @@ from peers_embedded import NotRun
 from reporting import keep
 
 from llm_ocr.engines.regions.answers import merged
-from llm_ocr.engines.regions.detection import DEFAULT_TASKS, FORMULA, SKIP, Assigned, Region
+from llm_ocr.engines.regions.detection import DEFAULT_TASKS, FORMULA, SKIP, Region
 from llm_ocr.models.parsers import parser_named
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.markers import mineru_regions, region_turn
@@ -207,11 +207,11 @@ def _mineru(answer: str) -> Reading:
 def _regions(answer: str) -> Reading:
     read, lost = [], []
     for one in json.loads(answer):
-        region = Region(one["label"], Box(*(side / 1000 for side in one["bbox_2d"])))
-        task = DEFAULT_TASKS[region.label]
+        task = DEFAULT_TASKS[one["label"]]
+        region = Region(one["label"], Box(*(side / 1000 for side in one["bbox_2d"])), task=task)
         parsed = parser_named("formula" if task == FORMULA else "glm").parse(one["content"], Frame())
         lost += parsed.lost
-        read.append((Assigned(region, task), () if task == SKIP else parsed.blocks))
+        read.append((region, () if task == SKIP else parsed.blocks))
     found = _pieces(merged(read), "glm-regions")
     for piece in found:
         piece["label"] = _FOUR.get(piece["label"], "text")

@@ -25,9 +25,11 @@ EVENTS = {
         "find": ("", "first document found"),
         "plan": ("plan begun", "plan done"),
     },
-    "llm_ocr.engines.pool.pool": {"ServerPool.begin": ("server wanted", "")},
+    "llm_ocr.engines.pool.pool": {
+        "ServerPool.begin": ("server wanted", ""),
+        "ServerSupervisor._serve": ("server ready", ""),
+    },
     "llm_ocr.engines.vllm.server": {"VllmServer._launch": ("server's process begun", "")},
-    "llm_ocr.engines.pool.supervisor": {"ServerSupervisor._serve": ("server ready", "")},
     "llm_ocr.documents.rendering": {"Renderer.page": ("first page wanted", "first page rendered")},
     "llm_ocr.engines.client.endpoint": {"Endpoint.complete": ("first request", "first answer")},
     "llm_ocr.workspace.publish": {"publish": ("", "first unit published")},

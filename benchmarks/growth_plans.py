@@ -23,8 +23,8 @@ from unittest import mock
 from urllib.parse import parse_qs
 
 from llm_ocr.documents.manifests import SourceDocument
+from llm_ocr.documents.remote import RemoteOptions
 from llm_ocr.documents.remote.cache import LocalCopy
-from llm_ocr.documents.remote.urls import RemoteOptions
 from llm_ocr.documents.sources import find_documents
 from llm_ocr.results.documents import DocumentNames
 from llm_ocr.scheduling.scanner import PlannedUnits

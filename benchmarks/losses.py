@@ -39,7 +39,7 @@ from truth_words import LANGUAGES
 import llm_ocr
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.engines import EngineOptions
-from llm_ocr.models.parsers.grounding import parse_grounding
+from llm_ocr.models.parsers.markers import parse_grounding
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.plugins import ENGINES
 from llm_ocr.results.ledger import Verify

@@ -35,7 +35,7 @@ from llm_ocr.costs.estimates import stored_of
 from llm_ocr.costs.prices import Machine, Price, Provider, live_prices, machines
 from llm_ocr.costs.throughput import EMBEDDED_MODEL, HERE, Span, known_model, machine_named
 from llm_ocr.engines import Load
-from llm_ocr.engines.vllm.hardware import gpus
+from llm_ocr.engines.vllm.sizing import gpus
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.plugins import PLATFORMS
 from llm_ocr.results.routing import THRESHOLD, gain_probability

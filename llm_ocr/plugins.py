@@ -24,7 +24,7 @@ the protocol of its addition names. These modules change only with an entry in C
 with `llm_ocr.`: the settings of logging apply to these.
 
 The RunPod worker (`llm_ocr_platforms.runpod`) is a program that reads documents of requests, and no addition. It uses
-`llm_ocr.session`, `llm_ocr.stages` (`Silent`, `remote.remote_options`), `llm_ocr.documents` (`file_types`, `remote`),
+`llm_ocr.session`, `llm_ocr.stages` (`Silent`, `remote.remote_options`), `llm_ocr.documents` (`files`, `remote`),
 `llm_ocr.results`, `llm_ocr.storage`, `llm_ocr.workspace.stored`, `llm_ocr.config`, the tasks of
 `llm_ocr.engines.regions.detection`, and the profile of `llm_ocr.models.profiles.glm_ocr`.
 """
@@ -278,7 +278,7 @@ class Export(Protocol):
                 yield File(f"{document.id}.json", json_line({"source": document.source, "words": words}))
 
     Uses: `llm_ocr.exporting`, `llm_ocr.results`, `llm_ocr.storage`, `llm_ocr.workspace`, `llm_ocr.stages`,
-    `llm_ocr.scheduling`, `llm_ocr.models`, `llm_ocr.documents.remote.urls`, `llm_ocr_outputs.source` (documents and
+    `llm_ocr.scheduling`, `llm_ocr.models`, `llm_ocr.documents.remote`, `llm_ocr_outputs.source` (documents and
     their rows in order), `llm_ocr_outputs.files` (batches of files that an interrupted export continues), and
     `llm_ocr_outputs.originals` (sources of documents, opened again for the places of words). Our own `pdf`,
     `originals`, and `pdf_worker` also use what renders and reads pages (`llm_ocr.documents`, `llm_ocr.engines`,

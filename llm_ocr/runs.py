@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from llm_ocr.costs.report import Spent, spent
-from llm_ocr.documents.remote.urls import shown
+from llm_ocr.documents.remote import shown
 from llm_ocr.errors import MissingExtra, ObjectNotFound, StageMissing
 from llm_ocr.plugins import COMMANDS
 from llm_ocr.results.dataset import FOLDER, dataset_file

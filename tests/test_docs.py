@@ -20,7 +20,7 @@ from llm_ocr.config import models
 from llm_ocr.config.commands import all_commands, find_command
 from llm_ocr.config.fields import all_names
 from llm_ocr.config.loading import load
-from llm_ocr.models.profile_file import profile_from
+from llm_ocr.models.registry import profile_from
 from llm_ocr.results import quality, routing
 from llm_ocr.results.dataset import FEATURES
 from llm_ocr.types import Reason

@@ -65,8 +65,8 @@ OF_OTHERS = {
     "llm_ocr_platforms/runpod/__init__.py": {"--test_input", "--rp_serve_api"},
     "llm_ocr_platforms/runpod/variables.py": {"--max-num-seqs", "--max-num-batched-tokens"},
     "llm_ocr_outputs/commands.py": {"--compare", "--output"},  # examples in the help of `view` and `report`
-    "engines/client/probing.py": {"--metrics", "--enable-metrics"},  # of llama.cpp and SGLang
-    "engines/vlm/judging.py": {"--reasoning-parser"},
+    "engines/client/endpoint.py": {"--metrics", "--enable-metrics"},  # of llama.cpp and SGLang
+    "engines/vlm/retry.py": {"--reasoning-parser"},
     "llm_ocr_outputs/exports/olmocr_bench.py": {"--dir", "--candidate"},
     "llm_ocr_azure/errors.py": {"--name"},  # of az
     "llm_ocr_cpu/parts.py": {"--no-deps", "--force-reinstall"},  # of pip

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from llm_ocr.engines.client.probing import Gauges, parse
+from llm_ocr.engines.client.endpoint import Gauges, parse
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _QUERY = "utilization.gpu,utilization.memory,memory.used,power.draw,clocks.sm"

@@ -33,8 +33,8 @@ from served import corpus
 import llm_ocr
 from llm_ocr.engines import Address
 from llm_ocr.engines.vllm.command import ServeOptions, Sizes
-from llm_ocr.engines.vllm.hardware import gpus
 from llm_ocr.engines.vllm.server import VllmServer
+from llm_ocr.engines.vllm.sizing import gpus
 from llm_ocr.errors import LlmOcrError
 from llm_ocr.models.registry import find_profile
 

@@ -12,7 +12,7 @@ from llm_ocr.cli.pipeline import finish
 from llm_ocr.cli.progress import progress_for
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import DemoSettings, RunSettings, ViewSettings
-from llm_ocr.documents.file_types import SUFFIXES
+from llm_ocr.documents.files import SUFFIXES
 from llm_ocr.errors import LlmOcrError, WorkspaceMismatch
 from llm_ocr.plugins import COMMANDS
 from llm_ocr.types import Viewed, plural

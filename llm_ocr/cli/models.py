@@ -11,8 +11,8 @@ from typing import Any
 from llm_ocr.cli.output import write_json, write_line
 from llm_ocr.config.models import ModelsSettings
 from llm_ocr.engines.vllm.command import serve_command, shown
-from llm_ocr.engines.vllm.hardware import gpu_memory, vllm_installed
-from llm_ocr.engines.vllm.server import release_of
+from llm_ocr.engines.vllm.server import Release
+from llm_ocr.engines.vllm.sizing import gpu_memory, vllm_installed
 from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import (
     PRESETS,
@@ -92,10 +92,9 @@ def recommended(settings: ModelsSettings) -> dict[str, Any]:
         open_only=settings.licence == "open",
         language=settings.language or "",
     )
-    ranking = rank(all_profiles(), wants)
     ranked, left_out = (
         [{"name": choice.profile.name, "reasons": list(choice.reasons)} for choice in choices]
-        for choices in (ranking.ranked, ranking.left_out)
+        for choices in rank(all_profiles(), wants)
     )
     return {
         "vllm": version or None,
@@ -140,7 +139,7 @@ def _version(settings: ModelsSettings) -> str:
     command = tuple(shlex.split(settings.vllm_command))
     if not vllm_installed(command):
         return ""
-    return asyncio.run(release_of(serve_options(settings, "", None)).version())
+    return asyncio.run(Release(serve_options(settings, "", None)).version())
 
 
 _WIDTH = 110

@@ -158,7 +158,7 @@ def _print_documents(run: "Run", settings: RunSettings, *, kept: bool) -> int:
 
     Links to figures lead from the working directory to a kept workspace. Otherwise the figure's name replaces them.
     """
-    from llm_ocr.documents.remote.urls import shown
+    from llm_ocr.documents.remote import shown
     from llm_ocr.documents.sources import find_documents
     from llm_ocr.results.markdown import IMAGE, map_prose
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Never
 
 from llm_ocr.config.groups import Group
 from llm_ocr.errors import ObjectNotFound, StageMissing
-from llm_ocr.results.card import CARD, named_files, with_configs
-from llm_ocr.results.dataset import FOLDER, DatasetRow, DatasetWriter
+from llm_ocr.results.dataset import CARD, FOLDER, DatasetRow, DatasetWriter, named_files, with_configs
 from llm_ocr.results.schema import Images
 from llm_ocr.runs import Run
 from llm_ocr.scheduling.scanner import PlannedUnits

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from llm_ocr.documents.fd_file import FdFile
+from llm_ocr.documents.files import FdFile
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Box, EncodedImage, InkMap, Reason
@@ -43,11 +43,10 @@ def png_file(image: "Image.Image") -> bytes:
         kind = min((_NONE, _UP), key=lambda candidate: len(_packed(image, candidate, samples)))
     about = struct.pack(">IIBBBBB", image.width, height, 8, _GREY if image.mode == "L" else _RGB, 0, 0, 0)
     pixels = _packed(image, kind, [(0, height)])
-    return b"".join((_SIGNATURE, *_chunk(b"IHDR", about), *_chunk(b"IDAT", pixels), *_chunk(b"IEND", b"")))
-
-
-def _chunk(kind: bytes, data: bytes) -> tuple[bytes, ...]:
-    return struct.pack(">I", len(data)), kind, data, struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))
+    parts = [_SIGNATURE]
+    for name, data in ((b"IHDR", about), (b"IDAT", pixels), (b"IEND", b"")):
+        parts += struct.pack(">I", len(data)), name, data, struct.pack(">I", zlib.crc32(data, zlib.crc32(name)))
+    return b"".join(parts)
 
 
 def _packed(image: "Image.Image", kind: int, spans: Sequence[tuple[int, int]]) -> bytes:

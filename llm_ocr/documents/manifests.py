@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from llm_ocr.config.groups import without_credentials
-from llm_ocr.documents.remote.urls import unknown_scheme
+from llm_ocr.documents.remote import unknown_scheme
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason
 
@@ -123,22 +123,6 @@ class SourceDocument:
     name_in_id: str = ""  # replaces `relative` in the id; empty: `relative` itself
 
 
-class UniqueIds:
-    """Line of each id, over all manifests of a run."""
-
-    def __init__(self) -> None:
-        self._places: dict[str, str] = {}
-
-    def take(self, document_id: str, place: str) -> None:
-        """Register an id. Raises `UsageError` if another line has the same id."""
-        if document_id in self._places:
-            raise UsageError(
-                f"{place}: id {document_id!r} already exists in {self._places[document_id]}",
-                hint="Give each document a different id.",
-            )
-        self._places[document_id] = place
-
-
 def listed_paths(file: Path, url: str = "") -> Iterator[str]:
     """Yield the paths of a list: one per line; comment lines (`#`) and empty lines are skipped.
 
@@ -151,8 +135,11 @@ def listed_paths(file: Path, url: str = "") -> Iterator[str]:
             yield line if not url and exists(file.parent / line) else line.strip()
 
 
-def manifest_entries(file: Path, ids: UniqueIds, url: str = "") -> Iterator[ManifestEntry]:
-    """Yield the documents of a manifest; `url` as in `listed_paths`. Raises `UsageError` with the faulty line."""
+def manifest_entries(file: Path, ids: dict[str, str], url: str = "") -> Iterator[ManifestEntry]:
+    """Yield the documents of a manifest. `ids`: those of all manifests of a run; `url`: as in `listed_paths`.
+
+    Raises `UsageError` with the faulty line.
+    """
     for number, line in _lines(file, url):
         yield entry_of(line, f"{url or file} line {number}", ids)
 
@@ -168,8 +155,11 @@ def _lines(file: Path, url: str) -> Iterator[tuple[int, str]]:
         raise UsageError(f"{file}: {error.strerror or error}") from error
 
 
-def entry_of(line: str, place: str, ids: UniqueIds) -> ManifestEntry:
-    """Return the document of a manifest's line; `place` appears in errors. Raises `UsageError`."""
+def entry_of(line: str, place: str, ids: dict[str, str]) -> ManifestEntry:
+    """Return the document of a manifest's line, and add its id to `ids`, which have their `place`: file and line.
+
+    Raises `UsageError`.
+    """
     try:
         entry = json.loads(line)
     except json.JSONDecodeError as error:
@@ -188,7 +178,10 @@ def entry_of(line: str, place: str, ids: UniqueIds) -> ManifestEntry:
         document_id = str(document_id)  # any text: file names use safe forms of ids, never the ids themselves
         if not document_id.strip():
             raise UsageError(f"{place}: the id is empty", hint=_MANIFEST_HINT)
-        ids.take(document_id, place)
+        if document_id in ids:
+            what = f"{place}: id {document_id!r} already exists in {ids[document_id]}"
+            raise UsageError(what, hint="Give each document a different id.")
+        ids[document_id] = place
     return ManifestEntry(path, document_id, _pages(entry.get("pages"), place))
 
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple, TypeVar
 
-from llm_ocr.documents.fd_file import State, state
+from llm_ocr.documents.files import state
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
 
@@ -39,7 +39,9 @@ class Proofs:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[str, State]] = OrderedDict()  # by source: version, and state at the check
+        self._known: OrderedDict[str, tuple[str, tuple[int, ...]]] = (
+            OrderedDict()
+        )  # by source: version, and state at the check
         self._lock = threading.Lock()
 
     @asynccontextmanager
@@ -83,7 +85,7 @@ class Proofs:
         if found != version:
             raise PageFailure(Reason.SOURCE_CHANGED, f"{source} differs from the planned file", hint=CHANGED_HINT)
         # Timestamps have a resolution: a second write within the same step would be invisible.
-        if abs(began - before.changed) > _STEP and state(descriptor) == before:
+        if abs(began - before[-1]) > _STEP and state(descriptor) == before:
             with self._lock:
                 self._known[source] = (version, before)
                 self._known.move_to_end(source)

@@ -1,9 +1,12 @@
-"""Convert pages to JSON values and bytes for the transfer between processes; compact lists replace objects."""
+"""Convert pages and attempts to JSON values and bytes for the transfer between processes, as compact lists."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_ocr.types import (
+    Attempt,
+    Block,
+    BlockKind,
     Box,
     EncodedImage,
     Evidence,
@@ -15,7 +18,9 @@ from llm_ocr.types import (
     PageContent,
     Path,
     Raster,
+    Reason,
     Script,
+    Status,
     Word,
 )
 
@@ -69,7 +74,7 @@ def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
     """Return the evidence that answers are judged by, as JSON values and one `bytes`."""
     return {
         "ink": _ink_to_wire(evidence.ink),
-        "lines": [[text, *_relative(box)] for text, box in evidence.lines],
+        "lines": [[text, *_rounded(box, 4)] for text, box in evidence.lines],
         "pictured": round(evidence.pictured, 4),
         "undrawn": round(evidence.undrawn, 4),
         "invisible": evidence.invisible,
@@ -96,7 +101,7 @@ def _ink_from_wire(wire: Sequence[Any] | None) -> InkMap | None:
 def ocr_to_wire(ocr: OcrText) -> dict[str, Any]:
     """Return the text that OCR found as JSON values; relative coordinates are rounded to 1/10000."""
     lines = [
-        [line.text, _relative(line.box), line.confidence, line.words, [_relative(box) for box in line.boxes]]
+        [line.text, _rounded(line.box, 4), line.confidence, line.words, [_rounded(box, 4) for box in line.boxes]]
         for line in ocr.lines
     ]
     return {"lines": lines, "scripts": sorted(ocr.scripts), "skew": round(ocr.skew, 4)}
@@ -122,8 +127,8 @@ def content_to_wire(content: PageContent) -> dict[str, Any]:
         "links": content.links,
         "undrawn": content.undrawn,
         "lines": [_line_to_wire(line) for line in content.lines],
-        "rasters": [_numbers(raster.box) for raster in content.rasters],
-        "paths": [[*_numbers(path.box), path.stroke, path.fill, path.segments] for path in content.paths],
+        "rasters": [_rounded(raster.box) for raster in content.rasters],
+        "paths": [[*_rounded(path.box), path.stroke, path.fill, path.segments] for path in content.paths],
     }
 
 
@@ -136,7 +141,7 @@ def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
         tuple(_line_from_wire(line) for line in wire["lines"]),
         tuple(Raster(Box(*box)) for box in wire["rasters"]),
         tuple(
-            Path(Box(x0, y0, x1, y1), _colour(stroke), _colour(fill), segments)
+            Path(Box(x0, y0, x1, y1), tuple(stroke) if stroke else None, tuple(fill) if fill else None, segments)
             for x0, y0, x1, y1, stroke, fill, segments in wire["paths"]
         ),
         wire["unmapped"],
@@ -148,26 +153,14 @@ def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
     )
 
 
-def _relative(box: Box) -> list[float]:
-    return [round(side, 4) for side in _sides(box)]
-
-
-def _numbers(box: Box) -> list[float]:
-    return [round(side, _DIGITS) for side in _sides(box)]
-
-
-def _sides(box: Box) -> tuple[float, float, float, float]:
-    return box.x0, box.y0, box.x1, box.y1
-
-
-def _colour(wire: Sequence[int] | None) -> tuple[int, int, int] | None:
-    return (wire[0], wire[1], wire[2]) if wire else None
+def _rounded(box: Box, digits: int = _DIGITS) -> list[float]:
+    return [round(side, digits) for side in (box.x0, box.y0, box.x1, box.y1)]
 
 
 def _line_to_wire(line: Line) -> list[Any]:
     flags = _BOLD * line.bold | _ITALIC * line.italic | _MONO * line.mono | _STACKED * line.stacked
     flags |= _RECURS * line.recurs
-    words = [_numbers(word.box) for word in line.words]
+    words = [_rounded(word.box) for word in line.words]
     texts = [word.text for word in line.words]
     # Nearly always the words are those of the line's text; then only their boxes are sent.
     own = None if texts == line.text.split(" ") or not texts else texts
@@ -175,10 +168,10 @@ def _line_to_wire(line: Line) -> list[Any]:
     doubtful = [[index, word.doubtful] for index, word in enumerate(line.words) if word.doubtful]
     faces = [_BOLD * word.bold | _ITALIC * word.italic | _FONT * word.font for word in line.words]
     faces = faces[: len(set(faces))] if len(set(faces)) < 2 else faces  # usually one for all words
-    parts = [[part.text, *_numbers(part.box), part.doubtful] for part in line.parts]
+    parts = [[part.text, *_rounded(part.box), part.doubtful] for part in line.parts]
     links = [[index, word.link] for index, word in enumerate(line.words) if word.link]
     texts_of_words = [own, scripts, doubtful, faces, links, parts]
-    return [line.text, *_numbers(line.box), line.size, flags, line.confidence, words, *texts_of_words]
+    return [line.text, *_rounded(line.box), line.size, flags, line.confidence, words, *texts_of_words]
 
 
 def _line_from_wire(wire: Sequence[Any]) -> Line:
@@ -198,3 +191,61 @@ def _line_from_wire(wire: Sequence[Any]) -> Line:
     parts = tuple(Word(part, Box(*box), tuple(unknown)) for part, *box, unknown in pieces)
     faces_of_line = bold, italic, mono, stacked, recurs
     return Line(text, Box(x0, y0, x1, y1), size, words, *faces_of_line, confidence, raised, parts)
+
+
+def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
+    """Return the fields of an attempt without those of requests: raw answer, times, tokens, and notes."""
+    return {
+        "source": attempt.source,
+        "status": attempt.status.value,
+        "reason": attempt.reason.value if attempt.reason else None,
+        "detail": attempt.detail,
+        "rotation": attempt.rotation,
+        "probe": attempt.probe,
+        "confidence": attempt.confidence,
+        "image": image_to_wire(attempt.image) if attempt.image else None,
+        "ocr": ocr_to_wire(attempt.ocr) if attempt.ocr else None,
+        "blocks": [block_to_wire(block) for block in attempt.blocks],
+    }
+
+
+def attempt_from_wire(wire: Mapping[str, Any], *, engine: str, seconds: float = 0.0) -> Attempt:
+    """Return the attempt; the caller knows the engine, and has measured `seconds`."""
+    return Attempt(
+        engine=engine,
+        source=wire["source"],
+        status=Status(wire["status"]),
+        blocks=tuple(block_from_wire(block) for block in wire["blocks"]),
+        reason=Reason(wire["reason"]) if wire["reason"] else None,
+        detail=wire["detail"],
+        rotation=wire["rotation"],
+        probe=wire["probe"],
+        confidence=wire["confidence"],
+        image=image_from_wire(wire["image"]) if wire["image"] else None,
+        ocr=ocr_from_wire(wire["ocr"]) if wire["ocr"] else None,
+        seconds=seconds,
+    )
+
+
+def block_to_wire(block: Block) -> list[Any]:
+    """Return the fields of a block without the ID that a figure gets with its crop."""
+    box = block.box
+    continued = [[more.x0, more.y0, more.x1, more.y1] for more in block.continued]
+    about = [block.text, block.label, block.level, block.inside, block.caption, block.described, continued]
+    return [block.kind.value, box.x0, box.y0, box.x1, box.y1, *about]
+
+
+def block_from_wire(wire: Sequence[Any]) -> Block:
+    """Convert the result of `block_to_wire` back."""
+    kind, x0, y0, x1, y1, text, label, level, inside, caption, described, continued = wire
+    return Block(
+        BlockKind(kind),
+        Box(x0, y0, x1, y1),
+        text=text,
+        label=label,
+        level=level,
+        inside=inside,
+        caption=caption,
+        described=described,
+        continued=tuple(Box(*box) for box in continued),
+    )

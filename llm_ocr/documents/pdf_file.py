@@ -16,11 +16,19 @@ import pypdfium2.raw as pdfium
 from llm_ocr.documents import poppler
 from llm_ocr.documents.covered_text import hide_covered_text
 from llm_ocr.documents.damage import content_damage, image_damage
-from llm_ocr.documents.fd_file import FdFile
+from llm_ocr.documents.files import FdFile
 from llm_ocr.documents.images import MIN_SIDE, grayscale_if_equal, longest_side
 from llm_ocr.documents.ink import LONGEST, ink_of
-from llm_ocr.documents.pdf_forms import check_boxes, has_fields, placeholder, with_check_boxes
-from llm_ocr.documents.pdf_objects import Frame, Objects, page_frame, page_objects
+from llm_ocr.documents.pdf_objects import (
+    Frame,
+    Objects,
+    check_boxes,
+    has_fields,
+    page_frame,
+    page_objects,
+    placeholder,
+    with_check_boxes,
+)
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import SCAN, Box, Evidence, InkMap, Line, PageContent, Reason
 
@@ -297,12 +305,13 @@ class PdfFile:
         self._file = file
         self._look = look
         self._password = ""
-        self._pdf: pypdfium2.PdfDocument | None = None
+        #: Document in pdfium; None if only poppler can read it.
+        self.opened: pypdfium2.PdfDocument | None = None
         self._flattened: pypdfium2.PdfDocument | None = None
         self._contents: dict[int, PageContent] = {}
-        #: For what the pages are placeholders; see `pdf_forms.placeholder`.
+        #: For what the pages are placeholders; see `pdf_objects.placeholder`.
         self.placeholder = ""
-        self._total = 0
+        self.pages = 0
         try:
             self._open(["", *passwords])
         except PageFailure as failure:
@@ -310,22 +319,22 @@ class PdfFile:
                 raise
             for password in ("", *passwords):
                 try:
-                    self._total = poppler.page_count(self._file, password, self._look.timeout)
+                    self.pages = poppler.page_count(self._file, password, self._look.timeout)
                 except PageFailure:
                     continue
                 self._password = password
                 break
-            if self._total < 1:
+            if self.pages < 1:
                 raise
         # Pages across the document, the last one first, without the first page, which may be the only one.
-        checked = (1 + place * (self._total - 1) // _LOOKED_AT for place in range(_LOOKED_AT, 0, -1))
-        if self._total > _BELIEVED and not any(map(self._has, checked)):
-            raise PageFailure(Reason.UNREADABLE, f"the file declares {self._total:,} pages, but nearly all are missing")
+        checked = (1 + place * (self.pages - 1) // _LOOKED_AT for place in range(_LOOKED_AT, 0, -1))
+        if self.pages > _BELIEVED and not any(map(self._has, checked)):
+            raise PageFailure(Reason.UNREADABLE, f"the file declares {self.pages:,} pages, but nearly all are missing")
 
     def _has(self, number: int) -> bool:
         try:
-            if self._pdf is not None:
-                self._pdf[number - 1].close()
+            if self.opened is not None:
+                self.opened[number - 1].close()
             else:
                 poppler.page_size(self._file, number, password=self._password, timeout=self._look.timeout)
         except (pypdfium2.PdfiumError, PageFailure):
@@ -338,7 +347,7 @@ class PdfFile:
             # remain. The empty document resets it: it is refused as not a PDF.
             pdfium.FPDF_LoadMemDocument64(b"", 0, None)
             try:
-                self._pdf = pypdfium2.PdfDocument(self._file, password=password or None)
+                self.opened = pypdfium2.PdfDocument(self._file, password=password or None)
             except pypdfium2.PdfiumError as error:
                 if error.err_code == pdfium.FPDF_ERR_PASSWORD:
                     continue
@@ -349,35 +358,24 @@ class PdfFile:
                     raise PageFailure(Reason.UNREADABLE, why) from error
                 raise PageFailure(Reason.UNREADABLE, str(error)) from error
             self._password = password
-            self._total = len(self._pdf)
-            self._pdf.init_forms()
-            self.placeholder = placeholder(self._pdf)
+            self.pages = len(self.opened)
+            self.opened.init_forms()
+            self.placeholder = placeholder(self.opened)
             return
         given = (
             f"none of the {len(passwords) - 1} passwords given opens it" if len(passwords) > 1 else "no password given"
         )
         raise PageFailure(Reason.ENCRYPTED, given, hint="Give the password with `password_file`.")
 
-    @property
-    def pages(self) -> int:
-        """Number of pages."""
-        return self._total
-
-    @property
-    def opened(self) -> pypdfium2.PdfDocument | None:
-        """Document in pdfium; None if only poppler can read it."""
-        return self._pdf
-
     def close(self) -> None:
         """Free pdfium's resources."""
-        for opened in (self._flattened, self._pdf):
+        for opened in (self._flattened, self.opened):
             if opened is not None:
                 opened.close()
         self._file.close()
 
     def page(self, number: int, *, text_layer: bool) -> DrawnPage:
         """Return page `number`. Raises `PageFailure` for a damaged page that shows nothing."""
-        self._check_number(number)
         loaded = self._loaded(number)
         if loaded is None:
             image = self._by_poppler(number, self._look.size)
@@ -398,8 +396,8 @@ class PdfFile:
             with self._with_values(loaded, number) as flat:
                 evidence = evidence_of(flat, frame, objects, image, ink, self._look.page_text)
             damage = image_damage(loaded, objects.declared_images, frame, ink)
-            if not damage and evidence.pictured < SCAN and self._pdf is not None:
-                damage = content_damage(self._pdf, number)
+            if not damage and evidence.pictured < SCAN and self.opened is not None:
+                damage = content_damage(self.opened, number)
             if damage and ink.blank and not (evidence.lines or evidence.invisible):
                 raise PageFailure(Reason.UNREADABLE, damage)
             content = self._content(number, loaded, objects, image) if text_layer else None
@@ -409,49 +407,41 @@ class PdfFile:
 
     def content(self, number: int) -> PageContent | None:
         """Return the content of page `number` without its image; None if only poppler can read it."""
-        self._check_number(number)
-        if number not in self._contents:
-            loaded = self._loaded(number)
-            if loaded is None:
-                return None
-            try:
-                frame = page_frame(loaded)
-                objects = page_objects(loaded, frame)
-                picture = None  # a small one, which shows which words are visible
-                with contextlib.suppress(PageFailure):  # the page cannot be rendered
-                    self._check_size(*loaded.get_size())
-                    self._check_images(objects.largest_image)
-                    hide_covered_text(loaded, frame, objects)
-                    picture = self._rendered(loaded, min(self._look.size, _SKETCH))
-                return self._content(number, loaded, objects, picture)
-            finally:
-                loaded.close()
-        return self._contents[number]
-
-    def thumbnail(self, number: int, side: int) -> "Image.Image | None":
-        """Return page `number` in grayscale, `side` pixels on its longest side; None if only poppler can read it."""
-        self._check_number(number)
+        if number in self._contents:
+            return self._contents[number]
         loaded = self._loaded(number)
         if loaded is None:
             return None
-        try:
+        with contextlib.closing(loaded):
+            frame = page_frame(loaded)
+            objects = page_objects(loaded, frame)
+            picture = None  # a small one, which shows which words are visible
+            with contextlib.suppress(PageFailure):  # the page cannot be rendered
+                self._check_size(*loaded.get_size())
+                self._check_images(objects.largest_image)
+                hide_covered_text(loaded, frame, objects)
+                picture = self._rendered(loaded, min(self._look.size, _SKETCH))
+            return self._content(number, loaded, objects, picture)
+
+    def thumbnail(self, number: int, side: int) -> "Image.Image | None":
+        """Return page `number` in grayscale, `side` pixels on its longest side; None if only poppler can read it."""
+        loaded = self._loaded(number)
+        if loaded is None:
+            return None
+        with contextlib.closing(loaded):
             self._check_size(*loaded.get_size())
             self._check_images(page_objects(loaded, page_frame(loaded), paths=False).largest_image)
             image: Image.Image = loaded.render(scale=side / max(loaded.get_size()), grayscale=True).to_pil()
             return image
-        finally:
-            loaded.close()
-
-    def _check_number(self, number: int) -> None:
-        if not 1 <= number <= self._total:
-            raise PageFailure(Reason.NO_SUCH_PAGE, f"page {number} of {self._total}")
 
     def _loaded(self, number: int) -> pypdfium2.PdfPage | None:
-        """Return the page in pdfium; None if only poppler can read it."""
-        if self._pdf is None:
+        """Return the page in pdfium; None if only poppler can read it. Raises `PageFailure` for a missing page."""
+        if not 1 <= number <= self.pages:
+            raise PageFailure(Reason.NO_SUCH_PAGE, f"page {number} of {self.pages}")
+        if self.opened is None:
             return None
         try:
-            return self._pdf[number - 1]
+            return self.opened[number - 1]
         except pypdfium2.PdfiumError as error:
             if poppler.installed():
                 return None
@@ -516,7 +506,7 @@ class PdfFile:
         pdfium does not read annotations, so they are flattened. This is done in a second document: the picture of a
         flattened page differs, and a page must not depend on which pages were read before.
         """
-        if self._pdf is None or not has_fields(page):
+        if self.opened is None or not has_fields(page):
             yield page
             return
         if self._flattened is None:

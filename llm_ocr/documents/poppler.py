@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.documents.fd_file import FdFile
+from llm_ocr.documents.files import FdFile
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
 
@@ -76,7 +76,7 @@ def _asked(function: Any, file: FdFile, *, timeout: float, **options: Any) -> An
     from pdf2image import exceptions
 
     try:
-        with _child_seconds(timeout), _at_stdin(file) as path:
+        with _given_to_children(file, timeout) as path:
             return function(path, timeout=max(1, int(timeout)), **options)
     except exceptions.PDFPopplerTimeoutError as error:
         raise PageFailure(Reason.RENDER_TIMEOUT, f"poppler was killed after {timeout:g} s") from error
@@ -93,13 +93,22 @@ def _asked(function: Any, file: FdFile, *, timeout: float, **options: Any) -> An
 
 
 @contextmanager
-def _at_stdin(file: FdFile) -> Iterator[str]:
-    """Yield a path under which child processes can open the document repeatedly."""
+def _given_to_children(file: FdFile, timeout: float) -> Iterator[str]:
+    """Yield a path under which child processes can open the document repeatedly, with limited processor seconds.
+
+    Children inherit the limit even if this process exits.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    wanted = int(usage.ru_utime + usage.ru_stime + timeout) + 10
+    ceiling = min(value for value in (soft, hard, wanted) if value != resource.RLIM_INFINITY)
     document, before = _openable(file), os.dup(_STDIN)
+    resource.setrlimit(resource.RLIMIT_CPU, (ceiling, hard))
     try:
         os.dup2(document, _STDIN)
         yield "/dev/stdin"
     finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
         os.dup2(before, _STDIN)
         os.close(before)
         os.close(document)
@@ -122,17 +131,3 @@ def _openable(file: FdFile) -> int:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     return copy
-
-
-@contextmanager
-def _child_seconds(timeout: float) -> Iterator[None]:
-    """Limit the processor seconds of children, which inherit the limit even if this process exits."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    wanted = int(usage.ru_utime + usage.ru_stime + timeout) + 10
-    ceiling = min(value for value in (soft, hard, wanted) if value != resource.RLIM_INFINITY)
-    resource.setrlimit(resource.RLIMIT_CPU, (ceiling, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))

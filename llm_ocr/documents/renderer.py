@@ -5,12 +5,11 @@ from types import MappingProxyType
 from typing import Any
 
 from llm_ocr.documents import poppler
-from llm_ocr.documents.fd_file import FdFile, state
-from llm_ocr.documents.file_types import ACCEPTED, IMAGE, PDF
-from llm_ocr.documents.furniture import edge_lines
+from llm_ocr.documents.files import ACCEPTED, IMAGE, PDF, FdFile, state
 from llm_ocr.documents.images import ImageFile, blank, changed, cropped, encoded
 from llm_ocr.documents.page_wire import content_to_wire, evidence_to_wire, image_from_wire, image_to_wire
 from llm_ocr.documents.pdf_file import Look, PdfFile
+from llm_ocr.documents.text_layer import edge_lines
 from llm_ocr.errors import PageFailure
 from llm_ocr.sandbox.confinement import Confinement
 from llm_ocr.sandbox.memory import give_back_memory
@@ -21,27 +20,19 @@ from llm_ocr.types import Box, Evidence, PageContent, Reason
 _RESIDENT = 52 << 20
 
 
-class _Shelf:
-    """The most recently used document, kept open."""
-
-    def __init__(self) -> None:
-        self._key: tuple[Any, ...] = ()
-        self._document: PdfFile | ImageFile | None = None
-
-    def document(self, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
-        source, descriptor = payload["source"], payload["file"]
-        key = (*state(descriptor), source, payload["kind"], *payload["passwords"], *payload["look"].values())
-        if self._document is None or key != self._key:
-            if self._document is not None:
-                self._document.close()
-                give_back_memory(_RESIDENT)
-            self._document, self._key = None, ()
-            self._document = _opened(FdFile(descriptor, source), payload)
-            self._key = key
-        return self._document
+#: The most recently used document, kept open, by the values that identify it.
+_kept: dict[tuple[Any, ...], PdfFile | ImageFile] = {}
 
 
-_shelf = _Shelf()
+def _document(payload: Mapping[str, Any]) -> PdfFile | ImageFile:
+    source, descriptor = payload["source"], payload["file"]
+    key = (*state(descriptor), source, payload["kind"], *payload["passwords"], *payload["look"].values())
+    if key not in _kept:
+        while _kept:
+            _kept.popitem()[1].close()
+            give_back_memory(_RESIDENT)
+        _kept[key] = _opened(FdFile(descriptor, source), payload)
+    return _kept[key]
 
 
 def _opened(file: FdFile, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
@@ -60,7 +51,7 @@ def _opened(file: FdFile, payload: Mapping[str, Any]) -> PdfFile | ImageFile:
 
 
 def _open(payload: Mapping[str, Any]) -> dict[str, Any]:
-    pages = _shelf.document(payload).pages
+    pages = _document(payload).pages
     if pages < 1:
         raise PageFailure(Reason.UNREADABLE, "the document has no pages")
     return {"pages": pages}
@@ -81,11 +72,11 @@ def _judge(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the number of pages and the result of the filters."""
     from llm_ocr.documents.filters.judging import judged
 
-    return _open(payload) | judged(_shelf.document(payload), payload["filters"])
+    return _open(payload) | judged(_document(payload), payload["filters"])
 
 
 def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
-    document = _shelf.document(payload)
+    document = _document(payload)
     number, image_format, quality = payload["number"], payload["image_format"], payload["quality"]
     if isinstance(document, ImageFile):
         size = max(payload["look"]["size"], payload["look"]["scan_size"])
@@ -104,14 +95,14 @@ def _content(document: PdfFile | ImageFile, content: PageContent | None) -> dict
 
 def _text(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return a page's content besides its pixels."""
-    document = _shelf.document(payload)
+    document = _document(payload)
     content = document.content(payload["number"]) if isinstance(document, PdfFile) else None
     return _content(document, content)
 
 
 def _edges(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the lines near a page's edges, before the page is rendered."""
-    document = _shelf.document(payload)
+    document = _document(payload)
     content = document.content(payload["number"]) if isinstance(document, PdfFile) else None
     lines = edge_lines(content) if content else []
     return {"edges": [[line.text, line.numbers, line.left, line.right, line.middle] for line in lines]}

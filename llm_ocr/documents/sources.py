@@ -18,10 +18,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_ocr.documents.file_types import ACCEPTED, kind_by_content, kind_by_name
+from llm_ocr.documents.files import ACCEPTED, kind_by_content, kind_by_name
 from llm_ocr.documents.manifests import (
     SourceDocument,
-    UniqueIds,
     is_file,
     is_folder,
     is_unspeakable,
@@ -29,13 +28,13 @@ from llm_ocr.documents.manifests import (
     local_path,
     manifest_entries,
 )
-from llm_ocr.documents.remote.urls import hidden, is_remote, matcher, suffix_of
+from llm_ocr.documents.remote import hidden, is_remote, matcher, suffix_of
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason, plural
 
 if TYPE_CHECKING:
+    from llm_ocr.documents.remote import RemoteOptions
     from llm_ocr.documents.remote.listing import RemoteListing
-    from llm_ocr.documents.remote.urls import RemoteOptions
 
 
 # Files below a folder in a fixed order, safe against link cycles. Memory holds the folders, never all files.
@@ -296,7 +295,7 @@ def version_of(path: str | Path) -> str:
 
 
 def _expanded(sources: Sequence[str], found: Found, options: "RemoteOptions | None") -> Iterator[SourceDocument]:
-    ids = UniqueIds()
+    ids: dict[str, str] = {}
 
     @cache
     def remote() -> "RemoteListing":
@@ -319,7 +318,7 @@ def _expanded(sources: Sequence[str], found: Found, options: "RemoteOptions | No
                     continue
                 path = _listed(line, file)
                 if is_file(path) and path.is_relative_to(file.parent):
-                    yield _explicit(path, _relative(path, file.parent))
+                    yield _explicit(path, path.relative_to(file.parent).as_posix())
                 else:
                     yield from _from_path(path, found)
         else:
@@ -329,7 +328,7 @@ def _expanded(sources: Sequence[str], found: Found, options: "RemoteOptions | No
                     continue
                 path = _listed(entry.path, file)
                 below = path.is_relative_to(file.parent)
-                document = _explicit(path, _relative(path, file.parent) if below else path.name)
+                document = _explicit(path, path.relative_to(file.parent).as_posix() if below else path.name)
                 pages = None if document.reason else entry.pages
                 yield replace(document, document_id=entry.document_id, pages=pages)
 
@@ -354,13 +353,13 @@ def _from_folder(entries: Iterable[Path | Unlisted | OwnResults], root: Path, fo
                 found.skipped[entry.path.suffix.lower()] += 1  # the file is not a document, whatever its type
                 continue
             reason = Reason.NOT_FOUND if entry.dangling else Reason.UNREADABLE
-            yield _failed(entry.path, _relative(entry.path, root), reason, entry.problem)
+            yield _failed(entry.path, entry.path.relative_to(root).as_posix(), reason, entry.problem)
             continue
         # Only files whose name indicates a document or nothing are opened. The renderer reports unreadable ones.
         named = kind_by_name(entry)
         opened = (named or not entry.suffix) and is_file(entry)
         if opened and (kind := _kind(entry) or named):
-            yield _document(entry, _relative(entry, root), kind)
+            yield _document(entry, entry.relative_to(root).as_posix(), kind)
         else:
             found.skipped[entry.suffix.lower()] += 1
 
@@ -400,9 +399,9 @@ def _files_of(matches: Iterable[Path], pattern: str, themselves: bool) -> Iterat
         elif pattern or not themselves:
             for entry in files_below(match):
                 if isinstance(entry, Path):
-                    shown = not pattern or fits(_relative(entry, match))
+                    shown = not pattern or fits(entry.relative_to(match).as_posix())
                 elif isinstance(entry, Unlisted):  # an inaccessible folder may contain matching files
-                    shown = not pattern or not entry.dangling or fits(_relative(entry.path, match))
+                    shown = not pattern or not entry.dangling or fits(entry.path.relative_to(match).as_posix())
                 else:
                     shown = True
                 if shown:
@@ -454,10 +453,6 @@ def _kind(path: Path) -> str:
         return kind_by_content(path)
     except OSError:
         return ""
-
-
-def _relative(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix()
 
 
 def _no_documents(

@@ -80,25 +80,6 @@ class Inspection:
     unread: bool = False
 
 
-class PageInspector(Protocol):
-    """Inspection of pages on local CPUs without a model. All methods raise `PageFailure` if the work fails."""
-
-    def identity(self) -> Mapping[str, Any]:
-        """Return the settings that change the results, as JSON values."""
-
-    async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
-        """Detect the figures; `hinted`: the page's text mentions figures."""
-
-    async def text(self, page: Page) -> str:
-        """Return the text layer in reading order; "" without a credible text layer."""
-
-    async def orientation(self, page: Page) -> int:
-        """Return the clockwise turn in degrees that makes the page upright: 0, 90, 180, or 270."""
-
-    async def close(self) -> None:
-        """End the processes."""
-
-
 # Readers in processes of this machine, without a model on a server.
 
 
@@ -133,8 +114,11 @@ class EngineOptions:
     with_ocr: bool = False
 
 
-class LocalReader(PageReader, PageInspector, Protocol):
-    """Reader of pages and of text in figures, which also inspects pages that a model reads. Requires `close()`."""
+class LocalReader(PageReader, Protocol):
+    """Reader of pages and of text in figures, which also inspects pages that a model reads. Requires `close()`.
+
+    All methods raise `PageFailure` if the work fails.
+    """
 
     @property
     def workers(self) -> int:
@@ -143,14 +127,20 @@ class LocalReader(PageReader, PageInspector, Protocol):
     def ocr_models(self) -> Mapping[str, str]:
         """Return the part of the identity that names the OCR models; empty for the default models."""
 
+    async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
+        """Detect the figures; `hinted`: the page's text mentions figures."""
+
+    async def text(self, page: Page) -> str:
+        """Return the text layer in reading order; "" without a credible text layer."""
+
+    async def orientation(self, page: Page) -> int:
+        """Return the clockwise turn in degrees that makes the page upright: 0, 90, 180, or 270."""
+
     async def read_figure(self, image: EncodedImage) -> str:
         """Return the text inside a figure, one line per row."""
 
     async def ocr_text(self, page: Page) -> OcrText:
-        """Return the lines that OCR finds in the page image, unordered, to verify the text of another reader.
-
-        Raises `PageFailure`.
-        """
+        """Return the lines that OCR finds in the page image, unordered, to verify the text of another reader."""
 
 
 class ContentTools(Protocol):

@@ -4,12 +4,12 @@ import asyncio
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from llm_ocr.engines import PageReader, noop
 from llm_ocr.engines.vlm.reader import UNDRAWN
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import Attempt, Box, EncodedImage, InkMap, Line, Page, PageContent, Status, Word
+from llm_ocr.types import Attempt, Box, EncodedImage, InkMap, Line, Page, PageContent, Path, Raster, Status, Word
 
 #: Share of a slice's height, from its end, in which a row without ink is searched for the cut.
 _SEARCHED = 0.3
@@ -103,23 +103,22 @@ def _part(page: Page, box: Box, image: EncodedImage, number: int) -> Page:
     return replace(part, evidence=replace(evidence, ink=ink, lines=lines))
 
 
+PartT = TypeVar("PartT", Line, Word, Raster, Path)
+
+
 def _cut_content(content: PageContent, box: Box) -> PageContent:
     """Return the content of a slice. Its `unmapped` is an estimate; the first slice has the page's other counts."""
     top, bottom = box.y0 * content.height, box.y1 * content.height
 
-    def moved(place: Box) -> Box:
-        return Box(place.x0, max(0.0, place.y0 - top), place.x1, min(bottom, place.y1) - top)
+    def moved(part: PartT) -> PartT:
+        box = part.box
+        return replace(part, box=Box(box.x0, max(0.0, box.y0 - top), box.x1, min(bottom, box.y1) - top))
 
-    def words(of: Sequence[Word]) -> tuple[Word, ...]:
-        return tuple(replace(word, box=moved(word.box)) for word in of)
-
-    def line(of: Line) -> Line:
-        return replace(of, box=moved(of.box), words=words(of.words), parts=words(of.parts))
-
-    def shown(place: Box) -> bool:
-        return place.y0 < bottom and place.y1 > top
-
-    lines = tuple(line(whole) for whole in content.lines if top <= whole.box.centre[1] < bottom)
+    lines = tuple(
+        replace(moved(line), words=tuple(map(moved, line.words)), parts=tuple(map(moved, line.parts)))
+        for line in content.lines
+        if top <= line.box.centre[1] < bottom
+    )
     share = sum(len(part.text) for part in lines) / max(1, sum(len(whole.text) for whole in content.lines))
     is_first = box.y0 == 0
     return replace(
@@ -129,8 +128,8 @@ def _cut_content(content: PageContent, box: Box) -> PageContent:
         unread=content.unread * is_first,
         invisible=content.invisible * is_first,
         lines=lines,
-        rasters=tuple(replace(raster, box=moved(raster.box)) for raster in content.rasters if shown(raster.box)),
-        paths=tuple(replace(path, box=moved(path.box)) for path in content.paths if shown(path.box)),
+        rasters=tuple(moved(raster) for raster in content.rasters if raster.box.y0 < bottom and raster.box.y1 > top),
+        paths=tuple(moved(path) for path in content.paths if path.box.y0 < bottom and path.box.y1 > top),
     )
 
 

@@ -163,15 +163,7 @@ class Choice:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Result of the ranking, the best model first."""
-
-    ranked: tuple[Choice, ...]
-    left_out: tuple[Choice, ...]
-
-
-def rank(profiles: Sequence[Profile], wants: Wants) -> Ranking:
+def rank(profiles: Sequence[Profile], wants: Wants) -> tuple[list[Choice], list[Choice]]:
     """Return the suitable profiles, the best first, and the unsuitable ones.
 
     The order is: models that are not experimental; models that read whole pages; models known to read the language;
@@ -193,10 +185,8 @@ def rank(profiles: Sequence[Profile], wants: Wants) -> Ranking:
 
     against = {profile.name: tuple(_against(profile, wants)) for profile in profiles}
     able = sorted((profile for profile in profiles if not against[profile.name]), key=place)
-    return Ranking(
-        tuple(Choice(profile, tuple(_for(profile, wants))) for profile in able),
-        tuple(Choice(profile, against[profile.name]) for profile in profiles if against[profile.name]),
-    )
+    ranked = [Choice(profile, tuple(_for(profile, wants))) for profile in able]
+    return ranked, [Choice(profile, against[profile.name]) for profile in profiles if against[profile.name]]
 
 
 def alternatives(profiles: Sequence[Profile], name: str) -> tuple[str, ...]:
@@ -209,7 +199,7 @@ def alternatives(profiles: Sequence[Profile], name: str) -> tuple[str, ...]:
     own = {family(profile) for profile in profiles if name in (profile.name, profile.model)}
     others = [profile for profile in profiles if family(profile) not in own]
     found: dict[str, str] = {}
-    for choice in rank(others, Wants(open_only=True)).ranked:
+    for choice in rank(others, Wants(open_only=True))[0]:
         found.setdefault(family(choice.profile), choice.profile.name)
     return tuple(found.values())[:3]
 
@@ -232,9 +222,9 @@ def language_name(language: str) -> str:
     return _CODES.get(language.casefold(), language.casefold()).capitalize()
 
 
-def gives_boxes(profile: Profile) -> bool:
-    """Return whether the default answers contain the places of figures on a page."""
-    parser = profile.parsers.get(profile.mode, profile.parsers[""])
+def gives_boxes(profile: Profile, mode: str = "") -> bool:
+    """Return whether the answers in a mode (the default mode for "") contain the places of figures on a page."""
+    parser = profile.parsers.get(mode or profile.mode, profile.parsers[""])
     return bool(profile.figure_labels) and gives_places(parser)
 
 

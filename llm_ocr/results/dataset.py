@@ -1,4 +1,4 @@
-"""Write the dataset: `dataset/*.parquet`, which `datasets.load_dataset` opens without a script."""
+"""Write the dataset: `dataset/*.parquet`, which `datasets.load_dataset` opens without a script, and its card."""
 
 import json
 import re
@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from llm_ocr.results.markdown import clean
-from llm_ocr.results.schema import LEDGER_TYPES, Images, box_value, image_value, ledger_values, open_writer
+import yaml
+
+from llm_ocr.results.schema import LEDGER_TYPES, Images, block_value, cleaned, image_value, ledger_values, open_writer
 from llm_ocr.types import Block, BlockKind, EncodedImage, Figure, FigureRecord, PageRecord
 
 if TYPE_CHECKING:
@@ -89,7 +90,6 @@ _FLAG = {"dtype": "bool", "_type": "Value"}
 _IMAGE = {"_type": "Image"}
 _BOX = dict.fromkeys(("x0", "y0", "x1", "y1"), _REAL)
 _SPAN = dict.fromkeys(("block", "start", "end"), _INTEGER)
-# `getattr` reads the fields of these names, which are the keys.
 _BLOCK_TEXTS = ("kind", "label", "text", "figure_id", "caption", "inside", "described")
 _BLOCK = {**dict.fromkeys(_BLOCK_TEXTS, _STRING), "level": _INTEGER, "box": _BOX, "continued": [_BOX]}
 
@@ -216,42 +216,32 @@ def _arrow(feature: Any) -> "pa.DataType":
 
 def _row(row: DatasetRow, images: Images) -> dict[str, object]:
     record, everything = row.record, images is Images.ALL
+    page, boxes = (record.image, row.boxes) if everything else (None, None)
     shown = () if images is Images.NONE else record.figures
-    return {
-        "sample_id": clean(record.page_id),
+    values = {
+        "sample_id": record.page_id,
         "dataset_index": record.dataset_index,
-        "source_image": _picture(record.image, record.page_id) if everything else None,
-        "document_with_boxes_image": _picture(row.boxes, f"{record.page_id}-boxes") if everything else None,
-        "document_markdown": clean(record.markdown),
-        "extracted_figures": [_picture(figure.image, figure.id) for figure in shown],
+        "source_image": page and image_value(page, record.page_id),
+        "document_with_boxes_image": boxes and image_value(boxes, f"{record.page_id}-boxes"),
+        "document_markdown": record.markdown,
+        "extracted_figures": [image_value(figure.image, figure.id) for figure in shown],
         "extracted_figures_metadata": [_metadata(figure, record.image, row.figures) for figure in record.figures],
-        "document_final_markdown": clean(row.final_markdown),
-        "document_id": clean(record.document_id),
-        "source": clean(record.source),
+        "document_final_markdown": row.final_markdown,
+        "document_id": record.document_id,
+        "source": record.source,
         "page_number": record.page_number,
         "status": record.status.value,
         "reason": record.reason.value if record.reason else None,
-        "engine": clean(record.engine),
-        "blocks": [
-            {
-                **{name: clean(str(getattr(block, name))) for name in _BLOCK_TEXTS},
-                "level": block.level,
-                "box": box_value(block.box),
-                "continued": [box_value(box) for box in block.continued],
-            }
-            for block in record.blocks
-        ],
+        "engine": record.engine,
+        "blocks": list(map(block_value, record.blocks)),
         "tokens_in": record.tokens_in,
         "tokens_out": record.tokens_out,
-        "attempts": [_json(dict(attempt)) for attempt in record.attempts],
+        "attempts": [json.dumps(dict(attempt), ensure_ascii=False) for attempt in record.attempts],
         **page_notes(record),
         "quality": record.quality,
         **ledger_values(record.ledger),
     }
-
-
-def _picture(image: EncodedImage | None, name: str) -> dict[str, object] | None:
-    return image_value(image, clean(name)) if image else None
+    return {name: cleaned(value) for name, value in values.items()}
 
 
 def _metadata(figure: Figure, page: EncodedImage | None, described: Mapping[str, FigureRecord]) -> str:
@@ -260,19 +250,95 @@ def _metadata(figure: Figure, page: EncodedImage | None, described: Mapping[str,
     if page is not None:
         box = figure.box.clipped().scaled(page.width, page.height)
         pixels = {"x1": round(box.x0), "y1": round(box.y0), "x2": round(box.x1), "y2": round(box.y1)}
-    return _json(
-        {
-            "figure_id": figure.id,
-            "label": figure.label,
-            "bounding_box_pixels": pixels,
-            "description": (record.description if record else "") or None,
-            "caption": figure.caption,
-            "status": record.status.value if record else None,
-            "class": (record.label if record else "") or None,
-            "data": (record.data if record else "") or None,
-        }
-    )
+    values = {
+        "figure_id": figure.id,
+        "label": figure.label,
+        "bounding_box_pixels": pixels,
+        "description": (record.description if record else "") or None,
+        "caption": figure.caption,
+        "status": record.status.value if record else None,
+        "class": (record.label if record else "") or None,
+        "data": (record.data if record else "") or None,
+    }
+    return json.dumps(values, ensure_ascii=False)
 
 
-def _json(value: object) -> str:
-    return clean(json.dumps(value, ensure_ascii=False))
+# Dataset card: README.md, whose front matter names the files of the dataset. A card of llm-ocr names its workspace on a
+# separate line, so that an export knows which cards it may replace.
+
+
+#: File name of the card.
+CARD = "README.md"
+#: File name of the card if there is a README of other origin.
+OTHER_CARD = "llm-ocr-card.md"
+
+_MARK = re.compile(r"^<!-- llm-ocr export of ([0-9a-f]+)\b", re.MULTILINE)
+#: Files that the card of a workspace may name: the dataset, and its preview until the dataset exists.
+_OWN_FILES = re.compile(r"\bpath: (dataset/\*\.parquet|preview/train-[0-9a-f]{12}-\*\.parquet)$", re.MULTILINE)
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+#: Keys of front matter that name files and describe their content.
+DATASET_KEYS = ("configs", "dataset_info")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Existing README: its front matter, and its workspace, empty if the file is not by llm-ocr.
+
+    `free`: it may be replaced, because it is by llm-ocr, or has only front matter that describes no dataset.
+    """
+
+    front: Mapping[str, Any]
+    workspace: str
+    free: bool
+
+
+def read_card(text: str) -> Standing:
+    """Parse a README."""
+    found = _FRONT_MATTER.match(text)
+    front: Any = None
+    if found is not None:
+        try:
+            front = yaml.safe_load(found[1])
+        except yaml.YAMLError:
+            front = None
+    mark = _MARK.search(text)
+    bare = isinstance(front, dict) and found is not None and not text[found.end() :].strip()
+    free = bool(mark) or not text.strip() or (bare and front.keys().isdisjoint(DATASET_KEYS))
+    return Standing(front if isinstance(front, dict) else {}, mark[1] if mark else "", free)
+
+
+def named_files(text: str) -> str | None:
+    """Return the files that a README names by a configuration of llm-ocr.
+
+    Empty if it has no configurations, None if they are the user's or the front matter is unreadable.
+    """
+    found = _FRONT_MATTER.match(text)
+    if found is None:
+        return ""
+    front = read_card(text).front
+    if "configs" not in front:
+        return None if found[1].strip() and not front else ""
+    own = _OWN_FILES.search(found[1])
+    return own[1] if own and front["configs"] == configs(own[1]) else None
+
+
+def with_configs(text: str, pattern: str) -> str:
+    """Return a README whose front matter names the files of the dataset; the user's own text is unchanged.
+
+    The files of a configuration of llm-ocr are replaced. Front matter with other configurations, or that is unreadable,
+    is unchanged.
+    """
+    named = named_files(text)
+    found = _FRONT_MATTER.match(text)
+    ours = yaml.safe_dump({"configs": configs(pattern)}, sort_keys=False)
+    if found is None:
+        return f"---\n{ours}---\n{text}"
+    if named is None:
+        return text
+    front, rest = text[: found.end(1)], text[found.end(1) :]
+    return front.replace(named, pattern) + rest if named else f"{front}{ours}{rest}"
+
+
+def configs(pattern: str) -> list[dict[str, Any]]:
+    """Return the front matter that lets `load_dataset` open the files of a pattern."""
+    return [{"config_name": "default", "data_files": [{"split": "train", "path": pattern}]}]

@@ -1,16 +1,17 @@
-"""Write the pages of a document as one Markdown file with figures, and make safe file names."""
+"""Write the pages of a document as one Markdown file with figures and each head once, and make safe file names."""
 
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import chain, count
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from llm_ocr.documents.text_layer import without_page_numbers
 from llm_ocr.results.joining import is_cjk, join, vocabulary
-from llm_ocr.results.markdown import IMAGE, clean, encode_target, map_prose, target_id
+from llm_ocr.results.markdown import IMAGE, blocks_to_markdown, clean, encode_target, map_prose, target_id, unescape
 from llm_ocr.results.schema import image_extension
 from llm_ocr.types import FURNITURE, Block, BlockKind, DocumentPart, Figure, PageRecord, Status
 
@@ -139,7 +140,7 @@ class _Book:
 
     def take(self, name: str, owner: int) -> bool:
         """Reserve the name for the owner; return False if it is taken, or if a file and a folder would collide."""
-        path = _folded(f"{name}.md")
+        path = unicodedata.normalize("NFC", f"{name}.md".casefold())
         file, folders = _number(path), [_number(str(folder)) for folder in PurePosixPath(path).parents]
         if self._files.get(file, owner) != owner or file in self._folders or any(f in self._files for f in folders):
             return False
@@ -149,7 +150,7 @@ class _Book:
 
     def give(self, name: str, owner: int) -> None:
         """Give a reserved name to another owner."""
-        self._files[_number(_folded(f"{name}.md"))] = owner
+        self._files[_number(unicodedata.normalize("NFC", f"{name}.md".casefold()))] = owner
 
     def take_other(self, name: str, document_id: str, owner: int) -> str:
         """Reserve the first free name that includes the document's id."""
@@ -159,10 +160,6 @@ class _Book:
             (f"_{mark}-{number}/{path.name}" for number in count(2)),
         )
         return next(other for other in others if self.take(other, owner))
-
-
-def _folded(path: str) -> str:
-    return unicodedata.normalize("NFC", path.casefold())
 
 
 # Documents as Markdown, with figures in a sibling folder: documents/reports/a.pdf.md and
@@ -199,8 +196,8 @@ def document_markdown(pages: Iterable[tuple[PageRecord, str]], name: str, *, pag
     records = [record for record, _ in ordered]
     texts = [_with_files(markdown.strip("\n"), record.figures, name) for record, markdown in ordered]
     if not page_markers:
-        for form in (_PARAGRAPHS, _TABLES):
-            texts = _joined(records, texts, form)
+        texts = _joined(records, texts, _BESIDE_PARAGRAPHS, _paragraph)
+        texts = _joined(records, texts, _NOTES, _table)
     parts: list[str] = []
     for record, text in zip(records, texts, strict=True):
         subject = "document" if record.page_number is None else f"page {record.page_number}"
@@ -247,33 +244,41 @@ _TABLE_END = re.compile(r"\s*(?:</tbody>\s*)?</table>\s*$")
 _SAME_EDGE = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """Texts that may continue: kinds of blocks that do not interrupt them, and the function that joins two.
+#: Kinds of blocks that do not interrupt a table, or a paragraph.
+_NOTES = FURNITURE | {BlockKind.FOOTNOTE}
+_BESIDE_PARAGRAPHS = _NOTES | {BlockKind.CAPTION, BlockKind.FIGURE, BlockKind.TABLE}
 
-    The function takes the text so far, the block that it comes from, and the next block. It returns the whole text, or
-    "" for texts that do not belong together.
+
+def _joined(
+    records: Sequence[PageRecord],
+    texts: Sequence[str],
+    aside: Set[BlockKind],
+    joined: Callable[[str, Block, Block], str],
+) -> list[str]:
+    """Return the pages' texts with each continuation moved to the page on which its paragraph or table begins.
+
+    Args:
+        records: The pages.
+        texts: Their Markdown.
+        aside: Kinds of blocks that do not interrupt the texts.
+        joined: Takes the text so far, the block that it comes from, and the next block. Returns the whole text, or ""
+            for texts that do not belong together.
     """
-
-    aside: Set[BlockKind]
-    join: Callable[[str, Block, Block], str]
-
-
-def _joined(records: Sequence[PageRecord], texts: Sequence[str], form: _Form) -> list[str]:
-    """Return the pages' texts with each continuation moved to the page on which its paragraph or table begins."""
     found = list(texts)
     open_text, start, last, number = "", 0, None, None
     for index, record in enumerate(records):
-        body = [block for block in record.blocks if block.kind not in form.aside and _tidy(block)]
+        body = [block for block in record.blocks if block.kind not in aside and _tidy(block)]
         if record.blocks and not body and number is not None and record.page_number == number + 1:
             number += 1  # a page of figures
             continue
         whole, rest = "", None
         if body and last and number is not None and record.page_number == number + 1:
-            whole = form.join(open_text, last, body[0])
+            whole = joined(open_text, last, body[0])
             rest = _without(found[index], _tidy(body[0])) if whole else None
-        if rest is not None and _ends_line(found[start], open_text):
-            found[start], found[index] = found[start].replace(open_text, whole), rest
+        home = found[start]
+        # The text so far must be there once, at the end of a line.
+        if rest is not None and home.count(open_text) == 1 and home.partition(open_text)[2][:1] in ("", "\n"):
+            found[start], found[index] = home.replace(open_text, whole), rest
             open_text = whole
         else:
             rest = None
@@ -287,10 +292,6 @@ def _joined(records: Sequence[PageRecord], texts: Sequence[str], form: _Form) ->
 
 def _tidy(block: Block) -> str:
     return clean(block.text).strip()
-
-
-def _ends_line(markdown: str, text: str) -> bool:
-    return markdown.count(text) == 1 and markdown[markdown.index(text) + len(text) :][:1] in ("", "\n")
 
 
 def _without(markdown: str, text: str) -> str | None:
@@ -349,6 +350,72 @@ def _head(table: str) -> tuple[str, str]:
     return (first, rule) if _RULE_ROW.fullmatch(rule) else ("", "")
 
 
-_NOTES = FURNITURE | {BlockKind.FOOTNOTE}
-_PARAGRAPHS = _Form(_NOTES | {BlockKind.CAPTION, BlockKind.FIGURE, BlockKind.TABLE}, _paragraph)
-_TABLES = _Form(_NOTES, _table)
+# Running heads and feet stay in the Markdown where they are the only place of a word, number, or date.
+
+
+_WORD = re.compile(r"[^\W_]+(?:[-.,/:'’][^\W_]+)*")
+#: Number at an end of a running head without other digits: `HARBOUR GUIDE 17`.
+_AT_END = re.compile(r"(?P<number>\d{1,4})\s+(?P<text>\D+)|(?P<before>\D+)\s+(?P<last>\d{1,4})")
+#: Kinds of kept heads and feet. Paragraphs continue on the next page across footnotes.
+_KEPT_AS = {BlockKind.HEADER: BlockKind.TEXT, BlockKind.FOOTER: BlockKind.FOOTNOTE}
+
+
+def with_only_places(records: Iterable[PageRecord]) -> Iterator[PageRecord]:
+    """Yield the pages with the running heads and feet that no earlier page of their document has.
+
+    These become text and footnotes, so that each is in a document's Markdown once. Page numbers that count make no
+    difference. Heads without numbers whose words are all in the text, such as a title, are left out. Pages whose
+    Markdown is not that of their blocks are unchanged: a user's own stage has edited them, or the settings keep
+    furniture.
+
+    Args:
+        records: Pages in the order of their documents.
+    """
+    seen = _Seen("")
+    for record in records:
+        if record.document_id != seen.document_id:
+            seen = _Seen(record.document_id)
+        seen.words |= _words(unescape(record.markdown))
+        # A text layer shows which numbers are apart from a head; other readers join both.
+        joined = record.text_source != "text-layer"
+        blocks = tuple(seen.kept(block, record.page_number or 0, joined) for block in record.blocks)
+        if blocks != record.blocks and record.markdown == blocks_to_markdown(record.blocks):
+            record = replace(record, blocks=blocks, markdown=blocks_to_markdown(blocks))
+        yield record
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Words and heads of a document's pages so far; the last page and number of heads with a number at an end."""
+
+    document_id: str
+    words: set[str] = field(default_factory=set)
+    heads: set[str] = field(default_factory=set)
+    numbered: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def kept(self, block: Block, page: int, joined: bool) -> Block:
+        """Return the block as text or footnote if it is new, and remember it; otherwise the block itself.
+
+        Args:
+            block: A block of the page.
+            page: Number of the page.
+            joined: Whether a number at an end of a head may be the page's.
+        """
+        if block.kind not in _KEPT_AS:
+            return block
+        head = " ".join(without_page_numbers(unescape(block.text))[0].casefold().split())
+        words = _words(head)
+        numbers = any(map(str.isdigit, head))
+        new = bool(words) and head not in self.heads and (numbers or not words <= self.words)
+        if joined and (found := _AT_END.fullmatch(head)):
+            text, number = found["text"] or found["before"], int(found["number"] or found["last"])
+            last = self.numbered.get(text)
+            self.numbered[text] = page, number
+            new = new and not (last is not None and number - last[1] == page - last[0])
+        self.heads.add(head)
+        self.words |= words
+        return replace(block, kind=_KEPT_AS[block.kind]) if new else block
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.casefold()))

@@ -35,6 +35,7 @@ class MarkdownLine:
 
     text: str
     fence: str
+    column: int = 0  # of the fence
 
     @property
     def blank(self) -> bool:
@@ -47,31 +48,20 @@ def markdown_lines(text: str) -> Iterator[MarkdownLine]:
     fence, column = "", 0
     for line in text.split("\n"):
         if fence:
-            yield MarkdownLine(line, fence)
-            if _closes(line, fence, column):
+            yield MarkdownLine(line, fence, column)
+            marks, indent = line.strip(" \t"), len(line) - len(line.lstrip(" "))
+            if indent <= column + 3 and len(marks) >= len(fence) and set(marks) == {fence[0]}:
                 fence = ""
         else:
-            opening = _OPENING.match(line)
-            if opening:
+            if opening := _OPENING.match(line):
                 fence, column = opening["marks"], len(opening["before"])
-            yield MarkdownLine(line, fence)
-
-
-def _closes(line: str, fence: str, column: int) -> bool:
-    marks = line.strip(" \t")
-    indent = len(line) - len(line.lstrip(" "))
-    return indent <= column + 3 and len(marks) >= len(fence) and set(marks) == {fence[0]}
+            yield MarkdownLine(line, fence, column)
 
 
 def open_fence(text: str) -> str:
     """Return the line that closes unclosed code in the text; "" if there is none."""
-    fence, column = "", 0
-    for line in text.split("\n"):
-        if fence:
-            fence = "" if _closes(line, fence, column) else fence
-        elif opening := _OPENING.match(line):
-            fence, column = opening["marks"], len(opening["before"])
-    return " " * column + fence if fence else ""
+    *_, behind = markdown_lines(f"{text}\n")
+    return " " * behind.column + behind.fence if behind.fence else ""
 
 
 def map_prose(text: str, change: Callable[[str], str], code: Callable[[str], str] = str) -> str:
@@ -132,19 +122,14 @@ def unescape(text: str) -> str:
     return plain
 
 
-def figure_target(figure_id: str) -> str:
-    """Return `figure:ID`, percent-encoded where necessary."""
-    return SCHEME + encode_target(figure_id)
-
-
 def encode_target(text: str) -> str:
     """Encode a part of a link target for CommonMark and URL parsers. Letters of any script are unchanged."""
     return _UNSAFE_IN_TARGET.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), clean(text))
 
 
 def figure_link(figure_id: str) -> str:
-    """Return `![ID](figure:ID)`."""
-    return f"![{escape(figure_id)}]({figure_target(figure_id)})"
+    """Return `![ID](figure:ID)`, percent-encoded where necessary."""
+    return f"![{escape(figure_id)}]({SCHEME}{encode_target(figure_id)})"
 
 
 def without_web_links(markdown: str) -> str:

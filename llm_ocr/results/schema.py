@@ -189,7 +189,7 @@ def iter_rows(source: Source, kind: str, columns: Iterable[str]) -> Iterator[dic
 _PAGES, _FIGURES, _FIELDS = "pages", "figures", "fields"
 _IMAGE_COLUMN, _FIGURE_IMAGES_COLUMN = "image", "figure_images"
 # `getattr` reads the fields of these names, which are the columns.
-_BLOCK_TEXTS = ("text", "label", "figure_id", "inside", "caption", "described")
+BLOCK_TEXTS = ("text", "label", "figure_id", "inside", "caption", "described")
 _CROP_TEXTS = ("id", "label", "caption", "inside", "described")
 #: The same of `Ledger`, which are null for pages without a ledger.
 LEDGER_TYPES: Mapping[str, str] = {
@@ -231,6 +231,7 @@ _FIGURE_TEXTS = ("figure_id", "page_id", "document_id", "mode", "detail", "descr
 _FIGURE_NUMBERS = {"tokens_in": "int64", "tokens_out": "int64", "seconds": "double"}
 _PLAIN_FIGURE_COLUMNS = (*_FIGURE_TEXTS, *_FIGURE_NUMBERS)
 
+_FIGURE_TYPES = {**dict.fromkeys((*_FIGURE_TEXTS, "status", "reason"), "string"), **_FIGURE_NUMBERS}
 #: Columns of Fields, whose values and fields are JSON texts.
 _DOCUMENT_TYPES = {
     **dict.fromkeys(("document_id", "source", "status", "reason", "detail", "values", "fields", "engine"), "string"),
@@ -281,9 +282,9 @@ def figures_to_parquet(records: Sequence[FigureRecord]) -> bytes:
     """Encode a unit of Describe."""
     rows: list[dict[str, object]] = []
     for record in records:
-        row = {name: _cleaned(getattr(record, name)) for name in _PLAIN_FIGURE_COLUMNS}
+        row = {name: cleaned(getattr(record, name)) for name in _PLAIN_FIGURE_COLUMNS}
         rows.append({**row, "status": record.status.value, "reason": record.reason and record.reason.value})
-    return table_bytes(_figure_schema(), rows)
+    return table_bytes(_flat_schema(_FIGURES), rows)
 
 
 def figures_from_parquet(source: Source) -> list[FigureRecord]:
@@ -294,7 +295,7 @@ def figures_from_parquet(source: Source) -> list[FigureRecord]:
             reason=_reason(row["reason"]),
             **{name: row[name] for name in _PLAIN_FIGURE_COLUMNS},
         )
-        for row in iter_rows(source, _FIGURES, _figure_schema().names)
+        for row in iter_rows(source, _FIGURES, _flat_schema(_FIGURES).names)
     ]
 
 
@@ -302,17 +303,17 @@ def fields_to_parquet(records: Sequence[FieldsRecord]) -> bytes:
     """Encode an item of Fields: one row per document."""
     rows: list[dict[str, object]] = []
     for record in records:
-        row = {name: _cleaned(getattr(record, name)) for name in _DOCUMENT_TYPES}
+        row = {name: cleaned(getattr(record, name)) for name in _DOCUMENT_TYPES}
         row |= {"status": record.status.value, "reason": record.reason and record.reason.value}
         row |= {"values": json.dumps(record.values), "fields": json.dumps(record.fields)}
         rows.append(row)
-    return table_bytes(_document_schema(), rows)
+    return table_bytes(_flat_schema(_FIELDS), rows)
 
 
 def fields_from_parquet(source: Source) -> list[FieldsRecord]:
     """Return all rows of an item of Fields; errors as in `iter_pages`."""
     found = []
-    for row in iter_rows(source, _FIELDS, _document_schema().names):
+    for row in iter_rows(source, _FIELDS, _flat_schema(_FIELDS).names):
         row |= {"status": Status(row["status"]), "reason": _reason(row["reason"])}
         row |= {"values": json.loads(row["values"]), "fields": tuple(json.loads(row["fields"]))}
         found.append(FieldsRecord(**row))
@@ -320,11 +321,12 @@ def fields_from_parquet(source: Source) -> list[FieldsRecord]:
 
 
 @cache
-def _document_schema() -> "pa.Schema":
+def _flat_schema(kind: str) -> "pa.Schema":
+    """Return the columns of Describe or of Fields."""
     import pyarrow as pa
 
-    columns = [(name, pa.type_for_alias(kind)) for name, kind in _DOCUMENT_TYPES.items()]
-    return with_format(pa.schema(columns), _FIELDS)
+    types = {_FIGURES: _FIGURE_TYPES, _FIELDS: _DOCUMENT_TYPES}[kind]
+    return with_format(pa.schema([(name, pa.type_for_alias(type_)) for name, type_ in types.items()]), kind)
 
 
 @cache
@@ -332,7 +334,7 @@ def _page_schema() -> "pa.Schema":
     import pyarrow as pa
 
     box = pa.struct([(side, pa.float64()) for side in ("x0", "y0", "x1", "y1")])
-    texts = [(name, pa.string()) for name in ("kind", *_BLOCK_TEXTS)]
+    texts = [(name, pa.string()) for name in ("kind", *BLOCK_TEXTS)]
     block = pa.struct([*texts, ("level", pa.int32()), ("box", box), ("continued", pa.list_(box))])
     span = pa.struct([("block", pa.int32()), ("start", pa.int32()), ("end", pa.int32())])
     size = [("media_type", pa.string()), ("width", pa.int32()), ("height", pa.int32())]
@@ -358,15 +360,6 @@ def _page_schema() -> "pa.Schema":
     return with_format(schema, _PAGES)
 
 
-@cache
-def _figure_schema() -> "pa.Schema":
-    import pyarrow as pa
-
-    kinds = {name: pa.type_for_alias(kind) for name, kind in _FIGURE_NUMBERS.items()}
-    names = (*_PLAIN_FIGURE_COLUMNS, "status", "reason")
-    return with_format(pa.schema([(name, kinds.get(name, pa.string())) for name in names]), _FIGURES)
-
-
 def _page_row(record: PageRecord) -> dict[str, object]:
     row: dict[str, object] = {name: getattr(record, name) for name in _PLAIN_PAGE_COLUMNS}
     row |= ledger_values(record.ledger)
@@ -378,16 +371,7 @@ def _page_row(record: PageRecord) -> dict[str, object]:
         "quality": record.quality,
         "invisible_chars": record.invisible_chars,
         "quality_parts": json.dumps(dict(record.quality_parts)) if record.quality_parts else None,
-        "blocks": [
-            {
-                "kind": block.kind.value,
-                "level": block.level,
-                "box": box_value(block.box),
-                "continued": [box_value(box) for box in block.continued],
-                **{name: getattr(block, name) for name in _BLOCK_TEXTS},
-            }
-            for block in record.blocks
-        ],
+        "blocks": list(map(block_value, record.blocks)),
         "figures": [
             {
                 **{name: getattr(figure, name) for name in _CROP_TEXTS},
@@ -400,7 +384,7 @@ def _page_row(record: PageRecord) -> dict[str, object]:
         _FIGURE_IMAGES_COLUMN: [image_value(figure.image, figure.id) for figure in record.figures],
         _IMAGE_COLUMN: record.image and image_value(record.image, record.page_id),
     }
-    return {name: _cleaned(value) for name, value in row.items()}
+    return {name: cleaned(value) for name, value in row.items()}
 
 
 def ledger_values(ledger: Ledger | None) -> dict[str, object]:
@@ -409,6 +393,17 @@ def ledger_values(ledger: Ledger | None) -> dict[str, object]:
         **{name: ledger and getattr(ledger, name) for name in LEDGER_TYPES},
         "unread": [box_value(box) for box in ledger.unread] if ledger else [],
         "unsupported": [asdict(span) for span in ledger.unsupported] if ledger else [],
+    }
+
+
+def block_value(block: Block) -> dict[str, object]:
+    """Return the columns of a block."""
+    return {
+        "kind": block.kind.value,
+        "level": block.level,
+        "box": box_value(block.box),
+        "continued": [box_value(box) for box in block.continued],
+        **{name: getattr(block, name) for name in BLOCK_TEXTS},
     }
 
 
@@ -431,13 +426,14 @@ def _size(image: EncodedImage) -> dict[str, Any]:
     return {"media_type": image.media_type, "width": image.width, "height": image.height}
 
 
-def _cleaned(value: object) -> object:
+def cleaned(value: Any) -> Any:
+    """Return a value of a row with `clean` texts, also inside of lists and structs."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
-        return {key: _cleaned(item) for key, item in value.items()}
+        return {key: cleaned(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_cleaned(item) for item in value]
+        return [cleaned(item) for item in value]
     return value
 
 
@@ -453,7 +449,7 @@ def _page_record(row: Mapping[str, Any]) -> PageRecord:
                 box=Box(**value["box"]),
                 level=value["level"],
                 continued=tuple(Box(**box) for box in value.get("continued") or ()),
-                **_texts_of(value, _BLOCK_TEXTS),
+                **_texts_of(value, BLOCK_TEXTS),
             )
             for value in row["blocks"]
         ),

@@ -74,7 +74,7 @@ class WorkerPool:
         self._all: set[_Worker] = set()
         self._turns = asyncio.Semaphore(workers)
         self._start_delay = start_delay
-        self._waiting: deque[asyncio.Future[_Worker]] = deque()
+        self._freed = asyncio.Event()
         self._starting = asyncio.Lock()
         self._closed = False
 
@@ -123,7 +123,8 @@ class WorkerPool:
                 self._all.discard(worker)
                 await worker.kill()
             else:
-                self._free(worker)
+                self._idle.append(worker)
+                self._freed.set()
         if "result" in reply:
             result = reply["result"]
             if not isinstance(result, dict):
@@ -138,51 +139,30 @@ class WorkerPool:
     async def close(self) -> None:
         """Kill all workers at once, permanently."""
         self._closed = True
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_exception(WorkerDied(_CLOSED))
+        self._freed.set()
         async with self._starting:  # a worker that starts now would outlive the pool
             workers, self._all, self._idle = list(self._all), set(), []
         await asyncio.gather(*(worker.kill() for worker in workers))
 
     async def _take(self, affinity: str) -> "_Worker":
+        if self._start_delay and (self._all or self._starting.locked()):
+            # Another process costs as much time, and memory.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._start_delay):
+                    while not self._idle and not self._closed:
+                        self._freed.clear()
+                        await self._freed.wait()
         for index, idle in enumerate(self._idle):
             if affinity and idle.affinity == affinity:
                 return self._idle.pop(index)
         if self._idle:  # with affinity the oldest worker; otherwise the newest, so that others stay asleep
             return self._idle.pop(0 if affinity else -1)
-        worker = await self._next_free()
-        if worker is None:
-            async with self._starting:
-                if self._closed:
-                    raise WorkerDied(_CLOSED)
-                worker = await _Worker.start(self.module, self.limits, self.interpreter)
-                self._all.add(worker)
+        async with self._starting:
+            if self._closed:
+                raise WorkerDied(_CLOSED)
+            worker = await _Worker.start(self.module, self.limits, self.interpreter)
+            self._all.add(worker)
         return worker
-
-    async def _next_free(self) -> "_Worker | None":
-        """Wait for a busy worker for `start_delay` seconds: another process costs as much time, and memory."""
-        if not self._start_delay or not (self._all or self._starting.locked()):
-            return None
-        waiting: asyncio.Future[_Worker] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
-        try:
-            await asyncio.wait([waiting], timeout=self._start_delay)
-        except asyncio.CancelledError:
-            if waiting.done() and waiting.exception() is None:
-                self._free(waiting.result())
-            raise
-        finally:
-            self._waiting.remove(waiting)
-        return waiting.result() if waiting.done() else None
-
-    def _free(self, worker: "_Worker") -> None:
-        """Hand the worker to the request that waits longest."""
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(worker)
-                return
-        self._idle.append(worker)
 
 
 class _Worker:

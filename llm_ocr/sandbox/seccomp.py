@@ -7,8 +7,6 @@ import struct
 import sys
 from collections.abc import Mapping, Sequence
 
-from llm_ocr.sandbox.landlock import call
-
 #: Supported machines: the name for a filter (AUDIT_ARCH_* of linux/audit.h), and the number of seccomp(2) itself.
 _ARCHITECTURES = {"x86_64": (0xC000003E, 317), "aarch64": (0xC00000B7, 277)}
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
@@ -154,6 +152,21 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def call(number: int, *arguments: object) -> int:
+    """Make a system call, for which the C library may have no function.
+
+    Raises:
+        OSError: the kernel returned an error.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    library.syscall.restype = ctypes.c_long
+    result = int(library.syscall(ctypes.c_long(number), *arguments))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
 
 
 def machine() -> str:

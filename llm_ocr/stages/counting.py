@@ -10,7 +10,7 @@ from typing import Protocol
 from llm_ocr.documents.filters import LeftOut
 from llm_ocr.documents.manifests import PageRanges, SourceDocument
 from llm_ocr.documents.open_fd import Given, given_all
-from llm_ocr.documents.remote.urls import is_remote
+from llm_ocr.documents.remote import is_remote
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import version_of
 from llm_ocr.errors import PageFailure

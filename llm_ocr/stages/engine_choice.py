@@ -18,7 +18,7 @@ from llm_ocr.config.groups import (
 )
 from llm_ocr.config.loading import about, check_effect
 from llm_ocr.config.models import FieldsSettings, ServingCommand
-from llm_ocr.engines.vllm.hardware import gpus, vllm_installed
+from llm_ocr.engines.vllm.sizing import gpus, vllm_installed
 from llm_ocr.engines.vlm.requests import PLACE
 from llm_ocr.errors import LlmOcrError, UsageError
 from llm_ocr.models.parsers.labels import normal

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from llm_ocr.config.groups import LeaseSettings, RequestSettings
 from llm_ocr.config.models import ReadingCommand
-from llm_ocr.documents.remote.urls import shown
+from llm_ocr.documents.remote import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader, noop
 from llm_ocr.engines.slices import Cropper, read_page

@@ -16,11 +16,10 @@ from typing import Any
 from llm_ocr.config.groups import VLLM
 from llm_ocr.config.models import FieldsSettings
 from llm_ocr.engines import Completion, CompletionRequest, Engine, Finish
-from llm_ocr.engines.vlm.judging import Verdict, ending
 from llm_ocr.engines.vlm.requests import Step, profile_as_json, request_of, tokens, what_fits
-from llm_ocr.engines.vlm.retry import Ladder, Tries, run_attempts, rungs_for
+from llm_ocr.engines.vlm.retry import Ladder, Tries, Verdict, ending, run_attempts, rungs_for
 from llm_ocr.errors import StageMissing, UsageError
-from llm_ocr.models.parsers.loose_json import read_loosely
+from llm_ocr.models.parsers.layout_json import read_loosely
 from llm_ocr.results.field_schema import Node, Tree, load_schema, read_schema
 from llm_ocr.results.fields import Answer, PageText, Passage, document_record, passages
 from llm_ocr.results.schema import Images, fields_to_parquet

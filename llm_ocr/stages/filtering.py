@@ -5,11 +5,10 @@ from contextlib import AsyncExitStack
 
 from llm_ocr.config.groups import FilterSettings
 from llm_ocr.config.models import PlanSettings
-from llm_ocr.documents.file_types import IMAGE
-from llm_ocr.documents.filters import FilterOptions, LeftOut
-from llm_ocr.documents.filters.languages import Filters, Languages
+from llm_ocr.documents.files import IMAGE
+from llm_ocr.documents.filters import FilterOptions, Filters, Languages, LeftOut
 from llm_ocr.documents.manifests import SourceDocument
-from llm_ocr.documents.remote.urls import shown
+from llm_ocr.documents.remote import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.errors import PageFailure
 from llm_ocr.stages.remote import Remote

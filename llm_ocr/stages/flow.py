@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from llm_ocr.storage.own_folder import OwnFolder
+from llm_ocr.storage.local.locks import OwnFolder
 
 # Admission: bounds the items, and their bytes, between the source and the engine.
 

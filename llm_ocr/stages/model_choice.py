@@ -24,10 +24,9 @@ from llm_ocr.config.models import FieldsSettings, ServingCommand
 from llm_ocr.errors import UsageError
 from llm_ocr.models.parsers import parser_named
 from llm_ocr.models.profile import Profile
-from llm_ocr.models.profile_file import profile_from
 from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.profiles.shared import follows_instructions
-from llm_ocr.models.registry import all_profiles, find_profile, served_profile
+from llm_ocr.models.registry import all_profiles, find_profile, profile_from, served_profile
 from llm_ocr.stages.job import SettingsT
 from llm_ocr.stages.servers import Engines, server_key
 from llm_ocr.stages.stored_weights import content_of, on_store

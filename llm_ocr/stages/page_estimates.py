@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import Literal, TypeVar
 
-from llm_ocr.documents.file_types import IMAGE
+from llm_ocr.documents.files import IMAGE
 from llm_ocr.documents.manifests import SourceDocument
-from llm_ocr.documents.remote.urls import is_remote, is_web, suffix_of
+from llm_ocr.documents.remote import is_remote, is_web, suffix_of
 from llm_ocr.errors import PageFailure
 from llm_ocr.stages.counting import PageCounter, in_order
 from llm_ocr.workspace.planned import PlannedDocument

@@ -10,7 +10,7 @@ from pathlib import Path
 from llm_ocr.config.groups import HybridSettings
 from llm_ocr.config.models import PlanSettings
 from llm_ocr.documents.manifests import SourceDocument, parse_pages
-from llm_ocr.documents.remote.urls import shown
+from llm_ocr.documents.remote import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import Found, find_documents, own_results_text, sampled
 from llm_ocr.engines.vlm import reader as model

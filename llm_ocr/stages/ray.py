@@ -30,7 +30,7 @@ from pydantic import SecretStr
 from llm_ocr.config.environment import cores, quiet_ray
 from llm_ocr.config.groups import VLLM, FollowSettings, RenderSettings, ShardSettings, SourceSettings
 from llm_ocr.config.models import ClusterCommand, RetrySettings
-from llm_ocr.documents.remote.urls import is_remote
+from llm_ocr.documents.remote import is_remote
 from llm_ocr.engines import Load
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.scheduling.follow import Published

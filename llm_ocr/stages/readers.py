@@ -19,7 +19,7 @@ from llm_ocr.config.groups import (
 from llm_ocr.config.models import FigureCommand, PlanSettings, ReadingCommand, RepairSettings
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import EngineOptions, FigureReader, LanguageModel, LocalReader, PageReader
-from llm_ocr.engines.vllm.hardware import gpus
+from llm_ocr.engines.vllm.sizing import gpus
 from llm_ocr.engines.vlm.figures import ModelFigureReader
 from llm_ocr.engines.vlm.reader import ModelReader
 from llm_ocr.engines.vlm.requests import DescribeOptions, QualityRule, ReadOptions

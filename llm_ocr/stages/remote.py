@@ -11,8 +11,8 @@ from llm_ocr.config.groups import (
     Group,
     RemoteSettings,
 )
-from llm_ocr.documents.remote.urls import RemoteOptions
-from llm_ocr.documents.rows.address import DatasetOptions, row_address
+from llm_ocr.documents.remote import RemoteOptions
+from llm_ocr.documents.rows import DatasetOptions, row_address
 from llm_ocr.storage import StoreOptions
 
 if TYPE_CHECKING:

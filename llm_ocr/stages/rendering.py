@@ -18,11 +18,11 @@ from llm_ocr.config.groups import (
     ModelSettings,
     RenderSettings,
 )
-from llm_ocr.documents.remote.urls import is_remote
+from llm_ocr.documents.remote import is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
-from llm_ocr.documents.rows.address import row_address
-from llm_ocr.engines.vlm.reader import has_places
+from llm_ocr.documents.rows import row_address
 from llm_ocr.errors import PageFailure, UsageError
+from llm_ocr.models.choosing import gives_boxes
 from llm_ocr.models.profile import Profile
 from llm_ocr.results.quality.scoring import Limits, rated
 from llm_ocr.results.quality.worker import MODULE, rating_from_wire, rating_to_wire
@@ -82,7 +82,7 @@ def render_options(
 def _needs_text(settings: ModelSettings, profile: Profile) -> bool:
     """Return whether most pages need their text layer. Reading it later would open the document again."""
     from_page = settings.figures_from == "page" or (
-        settings.figures_from == "auto" and not has_places(profile, mode_of(profile, settings.mode) or profile.mode)
+        settings.figures_from == "auto" and not gives_boxes(profile, mode_of(profile, settings.mode) or profile.mode)
     )
     return from_page or settings.rotate == "probe" or settings.anchor_text > 0
 
@@ -93,8 +93,8 @@ class PartRenderer:
     def __init__(self, renderer: Renderer, remote: Remote) -> None:
         self._renderer = renderer
         self._remote = remote
-        self.crop = self.crops = renderer.crop
-        self.resized, self.turned, self.blank = renderer.resized, renderer.turned, renderer.blank
+        self.crop, self.blank = renderer.crop, renderer.blank
+        self.resized, self.turned = renderer.resized, renderer.turned
 
     async def rated(
         self, page: Page, attempt: Attempt, limits: Limits, *, transcribed: bool = False

@@ -14,7 +14,7 @@ from llm_ocr.config.groups import SERVER, VLLM, Group, VllmSettings
 from llm_ocr.config.models import ServingCommand
 from llm_ocr.engines import Server
 from llm_ocr.engines.vllm.command import ServeOptions
-from llm_ocr.engines.vllm.hardware import gpu_capability, gpu_memory, gpus
+from llm_ocr.engines.vllm.sizing import gpu_capability, gpu_memory, gpus
 from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import PRESETS
 from llm_ocr.models.profile import Profile
@@ -154,12 +154,12 @@ class Engines:
         ]
 
     def _own(self, profile: Profile, model: str, revision: str | None) -> Sequence[Server]:
-        from llm_ocr.engines.vllm.server import release_of, servers
+        from llm_ocr.engines.vllm.server import Release, servers
         from llm_ocr.engines.vllm.sizing import plan
 
         settings = self._serving
         asked = serve_options(settings, model, revision, self._logs)
-        release = release_of(asked)
+        release = Release(asked)
         pinned = settings.revision is not None or (model, revision) == (profile.model, profile.revision)
         start = Start(profile, model, revision, pinned, asked, release)
         self._checks = Checks(start, self._say)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_ocr.engines.vllm.command import ServeOptions, number_of, value_of
-from llm_ocr.engines.vllm.hardware import gpu_memory
+from llm_ocr.engines.vllm.sizing import gpu_memory
 from llm_ocr.errors import ServerError, UsageError
 from llm_ocr.models.choosing import Wants, needed_memory, numbers, rank, share_of, smallest_gpu, weights_of
 from llm_ocr.models.profile import Profile
@@ -160,7 +160,7 @@ def memory_shortage(start: Start, memory: dict[str, int], version: str = "") -> 
         return ""
     from llm_ocr.engines.vllm.sizing import split_over
 
-    split = split_over(profile, options)
+    split, _ = split_over(profile, options)
     share = options.gpu_memory_utilization or _number(value_of([*options.preset, *options.args], _SHARE))
     share = share or share_of(profile)
     context = number_of(options.args, _CONTEXT) or options.max_model_len or profile.context
@@ -245,7 +245,7 @@ def _smaller(start: Start, wants: Wants, split: int, gpus: int) -> str:
     ways.append("shorten the context (`max_model_len`)")
     if size := smallest_gpu(start.profile):
         ways.append(f"use {size} of GPU memory")
-    fitting = rank(all_profiles(), wants).ranked
+    fitting, _ = rank(all_profiles(), wants)
     if fitting:
         ways.append(f"use a smaller model (`model={fitting[0].profile.name}`)")
     return f"{', '.join(ways[:-1])}, or {ways[-1]}." if len(ways) > 1 else f"{ways[0]}."

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_ocr.engines.vllm.hardware import gpus
+from llm_ocr.engines.vllm.sizing import gpus
 from llm_ocr.results.quality.worker import MODULE
 
 #: Readings from one search for processes to the next: a search reads all processes of the machine (10 ms for 500).

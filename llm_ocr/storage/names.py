@@ -45,11 +45,6 @@ def check_key(key: str) -> None:
         raise StorageError(f"{key!r} cannot be the name of an object: {problem}")
 
 
-def is_key(key: str) -> bool:
-    """Return False for names that are not keys, for example empty objects `folder/` that represent folders."""
-    return not _problem(key)
-
-
 def folder_of(prefix: str) -> str:
     """Return the folder of all keys with the prefix; empty for the root.
 
@@ -195,8 +190,8 @@ class BucketPlace:
         return name
 
     def has(self, key: str) -> bool:
-        """Return whether an object with this name belongs to the place."""
-        return self.any_key or is_key(key)
+        """Return whether an object of this name belongs to the place; `folder/`, for example, is not a key."""
+        return self.any_key or not _problem(key)
 
     def check_prefix(self, prefix: str) -> None:
         """Raise `StorageError` for a prefix that no key can have."""

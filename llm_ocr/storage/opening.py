@@ -1,14 +1,15 @@
 """Open the store of a workspace URL. Stores import their client libraries on first use."""
 
 import difflib
+import pkgutil
 import re
 
 from llm_ocr.config.groups import without_credentials
 from llm_ocr.errors import UsageError
 from llm_ocr.plugins import STORES, Opener
 from llm_ocr.storage import BaseStore, ObjectStore, StoreOptions
-from llm_ocr.storage.local import open_local
-from llm_ocr.storage.names import FORMS, OTHER_SCHEMES, check_url, split_scheme
+from llm_ocr.storage.local import LocalStore
+from llm_ocr.storage.names import FORMS, OTHER_SCHEMES, check_url, local_folder, split_scheme
 
 _SCHEME = re.compile(r"[a-z][a-z0-9]+")
 
@@ -27,10 +28,12 @@ def open_url(url: str, options: StoreOptions) -> ObjectStore:
     check_url(url)
     scheme, rest = split_scheme(url)
     if scheme in ("", "file"):
-        return open_local(url)
+        return LocalStore(local_folder(url))
     if scheme not in _OPENERS:
-        if (of_users := _of_users(scheme)) is not None:
-            return _completed(of_users(url, options))
+        if scheme not in _USERS and (opener := STORES.find(scheme)) is not None:  # of an installed package
+            register(scheme, opener)
+        if scheme in _USERS:
+            return _completed(_USERS[scheme](url, options))
         shown = without_credentials(rest)
         raise _unknown(f"{scheme}:{shown}", scheme, shown, options)
     if not rest.startswith("//"):
@@ -47,13 +50,6 @@ def register(scheme: str, opener: Opener) -> None:
     _USERS[scheme] = opener
 
 
-def _of_users(scheme: str) -> Opener | None:
-    """Return the opener registered in this process or by an installed package."""
-    if scheme not in _USERS and (opener := STORES.find(scheme)) is not None:
-        register(scheme, opener)
-    return _USERS.get(scheme)
-
-
 def _completed(store: ObjectStore) -> ObjectStore:
     """Add the missing members to a user's store that does not derive from `BaseStore`."""
     usual = BaseStore()
@@ -66,46 +62,30 @@ def _completed(store: ObjectStore) -> ObjectStore:
 
 def _unknown(url: str, scheme: str, rest: str, options: StoreOptions) -> UsageError:
     if scheme in ("http", "https"):
-        return _web(url, rest, options)
+        what = f"{url}: a web address is not writable"
+        for pattern, meant in _PAGES:
+            if found := re.match(pattern, rest.removeprefix("//")):
+                return UsageError(what, hint=f"Did you mean {found.expand(meant)}?")
+        server = f"For an S3-compatible server, give s3://BUCKET/PREFIX and {options.named('endpoint', 'URL')}."
+        return UsageError(what, hint=f"Give {FORMS}. {server}")
     near = OTHER_SCHEMES.get(scheme) or next(
         iter(difflib.get_close_matches(scheme, ["file", *_OPENERS, *STORES.names()], n=1, cutoff=0.5)), ""
     )
     if not near:
         others = "".join(f" Installed packages add {name}://." for name in STORES.names())
         return UsageError(f"{url}: the scheme {scheme}:// is unknown", hint=f"Give {FORMS}.{others}")
-    meant = near + "://" + rest.lstrip("/") if near != "file" else "file:///" + rest.lstrip("/")
-    return UsageError(f"{url}: the scheme {scheme}:// is unknown", hint=f"Did you mean {meant}?")
+    near_url = near + "://" + rest.lstrip("/") if near != "file" else "file:///" + rest.lstrip("/")
+    return UsageError(f"{url}: the scheme {scheme}:// is unknown", hint=f"Did you mean {near_url}?")
 
 
-def _web(url: str, rest: str, options: StoreOptions) -> UsageError:
-    what = f"{url}: a web address is not writable"
-    for pattern, meant in _PAGES:
-        if found := re.match(pattern, rest.removeprefix("//")):
-            return UsageError(what, hint=f"Did you mean {found.expand(meant)}?")
-    return UsageError(
-        what,
-        hint=f"Give {FORMS}. For an S3-compatible server, give s3://BUCKET/PREFIX and "
-        f"{options.named('endpoint', 'URL')}.",
-    )
+def _built_in(opener: str) -> Opener:
+    """Return the opener of this import path, whose module imports a client library only when it opens a store."""
+    return lambda url, options: pkgutil.resolve_name(opener)(url, options)
 
 
-def _open_s3(url: str, options: StoreOptions) -> ObjectStore:
-    from llm_ocr.storage.s3 import open_s3
-
-    return open_s3(url, options)
-
-
-def _open_gcs(url: str, options: StoreOptions) -> ObjectStore:
-    from llm_ocr.storage.gcs import open_gcs
-
-    return open_gcs(url, options)
-
-
-def _open_hub(url: str, options: StoreOptions) -> ObjectStore:
-    from llm_ocr.storage.hf import open_hub
-
-    return open_hub(url, options)
-
-
-_OPENERS: dict[str, Opener] = {"s3": _open_s3, "gs": _open_gcs, "hf": _open_hub}
+_OPENERS = {
+    "s3": _built_in("llm_ocr.storage.s3:open_s3"),
+    "gs": _built_in("llm_ocr.storage.gcs:open_gcs"),
+    "hf": _built_in("llm_ocr.storage.hf:open_hub"),
+}
 _USERS: dict[str, Opener] = {}

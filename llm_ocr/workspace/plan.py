@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
-from llm_ocr.documents.remote.urls import shown
+from llm_ocr.documents.remote import shown
 from llm_ocr.errors import ObjectNotFound, UsageError
 from llm_ocr.results.documents import name_claims
 from llm_ocr.types import Reason

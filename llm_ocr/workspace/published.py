@@ -15,9 +15,9 @@ from typing import NamedTuple
 from llm_ocr.engines.descriptions import current_form
 from llm_ocr.errors import PageFailure
 from llm_ocr.results.dataset import DatasetRow
+from llm_ocr.results.documents import with_only_places
 from llm_ocr.results.figure_text import enriched_page
 from llm_ocr.results.images import boxes_image
-from llm_ocr.results.only_place import with_only_places
 from llm_ocr.results.sanitizing import inert_page
 from llm_ocr.results.schema import Images, fields_from_parquet, figures_from_parquet, iter_pages
 from llm_ocr.types import EncodedImage, FieldsRecord, FigureRecord, PageRecord, Status, Unit, page_id, plural

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from llm_ocr.documents.remote.urls import shown
+from llm_ocr.documents.remote import shown
 from llm_ocr.errors import UsageError
 from llm_ocr.results.balance import has_unread_ink, has_unsupported_text
 from llm_ocr.results.schema import PageStatus, page_statuses

@@ -11,7 +11,7 @@ from PIL import Image
 from running import FRUGAL, FRUGALLY, cli, said
 
 import llm_ocr
-from llm_ocr.documents.rows.address import row_address
+from llm_ocr.documents.rows import row_address
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason
 from llm_ocr.workspace import Workspace

@@ -14,8 +14,8 @@ from huggingface_hub import HfApi
 import llm_ocr
 from llm_ocr.engines.vllm import server as vllm_server
 from llm_ocr.engines.vllm.command import ServeOptions
-from llm_ocr.engines.vllm.hardware import gpu_memory, numbers_in
 from llm_ocr.engines.vllm.server import Release, check_release
+from llm_ocr.engines.vllm.sizing import gpu_memory, numbers_in
 from llm_ocr.errors import LlmOcrError, ServerError, UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import find_profile
@@ -62,7 +62,7 @@ def start(tmp_path) -> Callable[..., Start]:
         profile = find_profile(name) if isinstance(name, str) else name
         command = (str(environment(tmp_path / f"env-{len(list(tmp_path.iterdir()))}", vllm, transformers)),)
         chosen = ServeOptions(**{"command": command, "offline": True, **options})
-        return Start(profile, model or profile.model, revision, pinned, chosen, Release(chosen.command, {}))
+        return Start(profile, model or profile.model, revision, pinned, chosen, Release(chosen))
 
     return make
 
@@ -84,7 +84,8 @@ def test_a_vllm_that_is_too_old_is_named_with_what_is_needed(start):
 def test_a_vllm_that_must_be_asked_is_asked(start, tmp_path):
     told = program(tmp_path / "elsewhere", "vllm", "echo 0.12.0")
     given = start("lightonocr-3")
-    asked = replace(given, options=replace(given.options, command=(str(told),)), release=Release((str(told),), {}))
+    chosen = replace(given.options, command=(str(told),))
+    asked = replace(given, options=chosen, release=Release(chosen))
     with pytest.raises(ServerError, match=r"is 0\.12\.0"):
         check(asked)
 

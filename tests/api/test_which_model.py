@@ -12,7 +12,7 @@ import llm_ocr
 from llm_ocr.config.fields import settings_of
 from llm_ocr.config.models import ExtractSettings, RunSettings
 from llm_ocr.errors import LlmOcrError, UsageError, WorkspaceMismatch
-from llm_ocr.models.parsers.grounding import parse_grounding
+from llm_ocr.models.parsers.markers import parse_grounding
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.registry import PROFILES, find_profile
 from llm_ocr.stages import Silent, servers

@@ -10,9 +10,8 @@ import pytest
 from making import pages, pdf, text, written
 from PIL import Image, ImageDraw
 
-from llm_ocr.documents.filters import FilterOptions
+from llm_ocr.documents.filters import FilterOptions, Filters, Languages
 from llm_ocr.documents.filters.judging import spam
-from llm_ocr.documents.filters.languages import Filters, Languages
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import MissingExtra, PageFailure, UsageError, WorkerDied
 from llm_ocr.types import Reason
@@ -167,7 +166,7 @@ def test_codes_are_those_that_are_known():
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr("llm_ocr.documents.filters.languages.find_spec", lambda name: None)
+    monkeypatch.setattr("llm_ocr.documents.filters.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r'pip install "py3langid>='):
         asyncio.run(Languages(["en"]).check())
     assert importlib.util.find_spec("py3langid") is not None and "py3langid" not in sys.modules

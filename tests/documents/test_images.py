@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, TiffImagePlugin, features
 from PIL.PngImagePlugin import PngInfo
 from test_rendering import opened, pixels, rendered
 
-from llm_ocr.documents.file_types import kind_by_content, kind_by_name
+from llm_ocr.documents.files import kind_by_content, kind_by_name
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.types import Reason
 

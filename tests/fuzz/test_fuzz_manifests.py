@@ -12,7 +12,7 @@ from mutated_pdfs import plain_pdf
 from running import FRUGAL, cli, said
 
 import llm_ocr
-from llm_ocr.documents.manifests import UniqueIds, entry_of, is_folder, parse_pages
+from llm_ocr.documents.manifests import entry_of, is_folder, parse_pages
 from llm_ocr.documents.sources import find_documents
 from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason
@@ -58,7 +58,7 @@ def test_pages_of_any_kind_are_read_or_refused(folder):
         text = "".join(chance.choices("0123456789-, \n٣x", k=chance.choice((1, 3, 12))))
         given = chance.choice((*_PAGES, text, [chance.choice((1, 0, 10**6, 10**6 + 1, -1)) for _ in range(3)]))
         try:
-            entry = entry_of(json.dumps({"pdf_path": "a", "pages": given}), "line 1", UniqueIds())
+            entry = entry_of(json.dumps({"pdf_path": "a", "pages": given}), "line 1", {})
             assert entry.pages is None or all(1 <= page <= 1_000_000 for page in entry.pages)
             if isinstance(given, str):
                 assert parse_pages(given).select(100)[:1] <= (100,)
@@ -70,7 +70,7 @@ def test_page_number_over_a_million_is_refused_before_reading(folder):
     """It ended runs in their middle: no column of the results holds such a number."""
     for page in (1_000_001, 2**31, 2**63):
         with pytest.raises(UsageError, match="line 3: pages is neither"):
-            entry_of(json.dumps({"pdf_path": "good.pdf", "pages": [1, page]}), "line 3", UniqueIds())
+            entry_of(json.dumps({"pdf_path": "good.pdf", "pages": [1, page]}), "line 3", {})
     (folder / "list.jsonl").write_text(json.dumps({"pdf_path": "good.pdf", "pages": [1, 2**31]}))
     run = cli("extract", "list.jsonl", "-w", "w", *FRUGAL, cwd=folder)
     assert run.returncode == 2, said(run)
@@ -99,4 +99,4 @@ def test_paths_that_no_system_can_have_cost_their_own_line_alone(folder):
 def test_a_list_may_be_deep_or_have_numbers_of_any_length(folder):
     for line in ("[" * 100_000, '{"pdf_path": "good.pdf", "pages": [' + "9" * 5000 + "]}"):
         with pytest.raises(UsageError, match="line 7: not readable JSON"):
-            entry_of(line, "line 7", UniqueIds())
+            entry_of(line, "line 7", {})

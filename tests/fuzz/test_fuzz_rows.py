@@ -12,9 +12,9 @@ from fuzz_counts import COUNTS
 from fuzz_runs import fault_of_reason
 from mutated_rows import rows_case
 
+from llm_ocr.documents.remote import RemoteOptions
 from llm_ocr.documents.remote.listing import RemoteDocuments
-from llm_ocr.documents.remote.urls import RemoteOptions
-from llm_ocr.documents.rows.address import DatasetOptions, row_address
+from llm_ocr.documents.rows import DatasetOptions, row_address
 from llm_ocr.documents.rows.images import RowImages
 from llm_ocr.documents.rows.listing import dataset_rows
 from llm_ocr.errors import PageFailure, StorageError, UsageError

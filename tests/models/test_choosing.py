@@ -27,7 +27,7 @@ from llm_ocr.models.choosing import (
     share_of,
     smallest_gpu,
 )
-from llm_ocr.models.parsers.grounding import parse_grounding
+from llm_ocr.models.parsers.markers import parse_grounding
 from llm_ocr.models.profile import Profile, Score
 from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.registry import DEFAULT, PROFILES, choose_served, find_profile
@@ -94,12 +94,12 @@ def test_rank_is_by_figure_positions_then_scores_then_size():
         made("tried", **scored(99), experimental=True),
         made("regions", **scored(99), layout_first=True),
     ]
-    ranking = rank(profiles, Wants())
-    assert names(ranking.ranked) == ["best", "small", "good", "unscored", "plain", "regions", "tried"]
-    assert not ranking.left_out
-    assert "olmOCR-bench 85" in reasons(ranking.ranked, "best")
-    assert "no positions of figures" in reasons(ranking.ranked, "plain")
-    assert "detector" in reasons(ranking.ranked, "regions")
+    ranked, left_out = rank(profiles, Wants())
+    assert names(ranked) == ["best", "small", "good", "unscored", "plain", "regions", "tried"]
+    assert not left_out
+    assert "olmOCR-bench 85" in reasons(ranked, "best")
+    assert "no positions of figures" in reasons(ranked, "plain")
+    assert "detector" in reasons(ranked, "regions")
 
 
 def test_what_cannot_be_used_is_left_out_with_the_reason():
@@ -112,29 +112,29 @@ def test_what_cannot_be_used_is_left_out_with_the_reason():
         made("unknown"),
     ]
     wants = Wants(vllm=(0, 20, 0), gpu_bytes=24e9, open_only=True, language="de")
-    ranking = rank(profiles, wants)
-    assert names(ranking.ranked) == ["fits", "unknown"]
-    assert reasons(ranking.left_out, "new") == "needs vLLM 0.30.0"
-    assert reasons(ranking.left_out, "large") == "needs a GPU of 80 GB"
-    assert "MIT with terms" in reasons(ranking.left_out, "closed")
-    assert "German" in reasons(ranking.left_out, "latin")
-    assert "unknown whether it reads German" in reasons(ranking.ranked, "unknown")
+    ranked, left_out = rank(profiles, wants)
+    assert names(ranked) == ["fits", "unknown"]
+    assert reasons(left_out, "new") == "needs vLLM 0.30.0"
+    assert reasons(left_out, "large") == "needs a GPU of 80 GB"
+    assert "MIT with terms" in reasons(left_out, "closed")
+    assert "German" in reasons(left_out, "latin")
+    assert "unknown whether it reads German" in reasons(ranked, "unknown")
 
 
 def test_what_is_not_told_leaves_nothing_out():
     profiles = [made("new", min_vllm="99.0"), made("large", parameters=3000.0), made("closed", licence="")]
-    assert len(rank(profiles, Wants()).ranked) == 3
+    assert len(rank(profiles, Wants())[0]) == 3
 
 
 def test_more_gpus_or_a_shorter_context_admit_larger_models():
     large = made("large", parameters=12.0, context=32_768)
-    assert rank([large], Wants(gpu_bytes=L4)).left_out
-    assert rank([large], Wants(gpu_bytes=L4, gpus=2)).ranked
+    assert rank([large], Wants(gpu_bytes=L4))[1]
+    assert rank([large], Wants(gpu_bytes=L4, gpus=2))[0]
     middle = made("middle", parameters=8.0, context=32_768)
-    assert rank([middle], Wants(gpu_bytes=L4)).left_out
-    assert rank([middle], Wants(gpu_bytes=L4, context=8192)).ranked
+    assert rank([middle], Wants(gpu_bytes=L4))[1]
+    assert rank([middle], Wants(gpu_bytes=L4, context=8192))[0]
     short = made("short", parameters=8.0, context=8192)
-    left = rank([short], Wants(gpu_bytes=L4, context=32_768)).left_out
+    left = rank([short], Wants(gpu_bytes=L4, context=32_768))[1]
     assert reasons(left, "short") == "needs a GPU of 32 GB"
 
 
@@ -195,7 +195,7 @@ def test_every_known_model_can_be_chosen(profile):
     assert describes(profile) in ("yes", "in answers", "no")
     if gives_boxes(profile):
         assert profile.figure_labels
-    assert rank([profile], Wants()).ranked
+    assert rank([profile], Wants())[0]
 
 
 def test_what_the_families_are_known_for():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.parsers.doctags import parse_doctags
+from llm_ocr.models.parsers.otsl import parse_doctags
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import BlockKind, Box
 
@@ -130,3 +130,9 @@ def test_a_caption_above_its_table_precedes_it():
         "<caption><loc_80><loc_60><loc_330><loc_76>TABLE 8</caption></otsl>"
     )
     assert [block.kind.value for block in parse_doctags(answer).blocks] == ["caption", "table"]
+
+
+def test_headings_and_copies_are_read():
+    text = f"<doctag><heading>{AT}Intro</heading><text>{AT}Port</text><text>{AT}Port</text></doctag>"
+    blocks = parse_doctags(text).blocks
+    assert [(block.kind, block.text) for block in blocks] == [(BlockKind.HEADING, "Intro"), (BlockKind.TEXT, "Port")]

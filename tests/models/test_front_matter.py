@@ -5,7 +5,7 @@ from any_answers import pieces_for
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.models.parsers.front_matter import parse_front_matter
+from llm_ocr.models.parsers.markdown import parse_front_matter
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import BlockKind, Box
@@ -196,3 +196,11 @@ def test_a_head_in_another_form_is_no_text(head: str):
     parsed = parse_front_matter(f"{head}# Night watch\n\nThe lamp burned.")
     assert blocks_to_markdown(parsed.blocks) == "# Night watch\n\nThe lamp burned."
     assert parsed.notes is not None and parsed.notes.primary_language == "en"
+
+
+def test_answer_of_the_first_olmocr_is_read():
+    values = '"primary_language": "en", "is_rotation_valid": true, "rotation_correction": 0'
+    flags = '"is_table": false, "is_diagram": false'
+    parsed = parse_front_matter(f'{{{values}, {flags}, "natural_text": "# Watch\\n\\nNo \\"ship\\"."}}')
+    assert (blocks_to_markdown(parsed.blocks), parsed.notes) == ('# Watch\n\nNo "ship".', SOUND)
+    assert parse_front_matter(f'{{{values}, {flags}, "natural_text": null}}').blocks == ()

@@ -16,7 +16,7 @@ from llm_ocr.models.parsers.coordinates import (
     from_pixel_sizes,
     from_resized,
 )
-from llm_ocr.models.parsers.grounding import parse_grounding, parse_spotting
+from llm_ocr.models.parsers.markers import parse_grounding, parse_spotting
 from llm_ocr.models.profile import NO_FRAME, Frame
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import Block, BlockKind, Box
@@ -138,7 +138,8 @@ def test_a_table_behind_its_caption_keeps_its_own_box(marks: bool, captions: int
     table = "<table><tr><td>Elder</td><td>38.2</td></tr></table>"
     caption = tag("table_caption", "[[90, 180, 900, 215]]", f"Table 4. Weight of hives.\n\n{table}")
     page = tag("table", "[[90, 230, 900, 420]]").rstrip() + "\n" + caption
-    page = page * captions + tag("text", "[[90, 500, 900, 600]]", "The end.")
+    page += page.replace("[[90,", "[[91,") * (captions - 1)
+    page += tag("text", "[[90, 500, 900, 600]]", "The end.")
     blocks = parse_grounding(page if marks else stripped(page)).blocks
     assert [block.kind.value for block in blocks] == ["caption", "table"] * captions + ["text"]
     assert (blocks[1].text, round(blocks[1].box.y1, 2)) == (table, 0.42)
@@ -371,3 +372,21 @@ def test_what_lies_in_the_margin_of_the_canvas_is_clipped():
     scale = from_canvas(Frame(1000, 1000))
     assert scale(0, 0, 1, 1) == WHOLE
     assert scale(0, 0, 0.1, 0.1) is None
+
+
+def test_copy_of_a_piece_is_left_out():
+    piece = tag("text", "[[90, 180, 900, 215]]", "High water at six.")
+    parsed = parse_grounding(piece * 3 + tag("text", "[[90, 280, 900, 315]]", "High water at six."))
+    assert [block.text for block in parsed.blocks] == ["High water at six."] * 2
+    assert parsed.lost == ("2 blocks that repeat another were left out",)
+
+
+def test_items_of_a_list_without_line_ends_are_apart():
+    parsed = parse_grounding(
+        tag("text", "[[90, 180, 900, 215]]", "- Boats leave early- The pilot waits.- All is well-known")
+    )
+    assert [block.text for block in parsed.blocks] == [
+        "- Boats leave early",
+        "- The pilot waits.",
+        "- All is well-known",
+    ]

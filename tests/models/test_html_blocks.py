@@ -366,3 +366,10 @@ def test_words_are_never_lost_among_tags(before: list[str], said: str, behind: l
 def test_a_label_over_two_lines_is_one_line():
     parsed = parse_chandra('<div data-bbox="1 2 3" data-label="Te\r\nxt">words</div>')
     assert parsed.lost == ("Te xt: a box that cannot be read",)
+
+
+def test_copy_of_a_block_is_left_out_but_equal_items_stay():
+    block = '<div data-bbox="90 130 910 520" data-label="List-Group"><ul><li>none</li><li>none</li></ul></div>'
+    parsed = parse_chandra(block * 2)
+    assert [block.text for block in parsed.blocks] == ["- none", "- none"]
+    assert parsed.lost == ("1 blocks that repeat another were left out",)

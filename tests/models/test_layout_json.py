@@ -347,3 +347,9 @@ def test_words_before_a_cut_are_never_lost(said: list[str], data):
     end = data.draw(st.integers(0, len(text)))
     shown = "".join(block.text for block in parse_json(text[:end]).blocks)
     assert all(one in shown for one in said if f'"{json.dumps(one)[1:-1]}."' in text[:end])
+
+
+def test_layout_with_single_quotes_is_read():
+    text = "[{'bbox': [98, 71, 1520, 140], 'category': 'Text', 'text': \"The captain's boat\"}]"
+    assert [block.text for block in parse_dots(text, FRAME).blocks] == ["The captain's boat"]
+    assert parse_dots(text[:-9], FRAME).lost

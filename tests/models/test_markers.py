@@ -474,7 +474,7 @@ def test_a_cut_answer_of_qwen_keeps_all_text_before_the_cut():
 words = st.lists(st.text("abcdefgh", min_size=1, max_size=8), min_size=1, max_size=6).map(" ".join)
 
 
-@given(st.lists(words, min_size=1, max_size=6))
+@given(st.lists(words, min_size=1, max_size=6, unique=True))
 def test_no_word_of_a_sound_text_is_lost(texts: list[str]):
     expected = " ".join(texts).split()
     answers = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_ocr.models.parsers.math_marks import with_dollar_math
+from llm_ocr.models.parsers.latex import with_dollar_math
 from llm_ocr.types import Block, BlockKind, Box
 
 

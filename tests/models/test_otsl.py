@@ -269,3 +269,15 @@ def test_spotted_lines_have_their_corners_and_no_tokens():
     assert (block.text, block.box) == ("QUAY 4", Box(0.1, 0.12, 0.32, 0.18))
     for end in range(len(answer)):
         assert "<|" not in "".join(block.text for block in parse_paddle_spotting(answer[:end]).blocks)
+
+
+def test_several_formulas_of_a_region_are_apart():
+    blocks = parse_formula("$$ a = 2b $$\n$$ c = d \\tag{7} $$ where $m$ is the mass").blocks
+    assert [block.text for block in blocks] == ["$$\na = 2b\n$$", "$$\nc = d \\tag{7}\n$$", "where $m$ is the mass"]
+    numbered = [block.text for block in parse_formula("\\[ p = \\rho g h \\] (4.2)").blocks]
+    assert numbered == ["$$\np = \\rho g h\n$$", "(4.2)"]
+
+
+def test_entities_that_were_escaped_again_are_cells():
+    html = otsl_to_html("<corn><ched>d &amp;amp;lt; 2<nl>")
+    assert html == "<table><tr><th></th><th>d &lt; 2</th></tr></table>"

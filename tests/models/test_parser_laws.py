@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from llm_ocr.models.parsers import PARSERS as NAMED
 from llm_ocr.models.parsers.figure_answers import read_class, read_parse
-from llm_ocr.models.parsers.grounding import parse_grounding
 from llm_ocr.models.parsers.html import html_to_markdown
+from llm_ocr.models.parsers.markers import parse_grounding
 from llm_ocr.models.parsers.otsl import otsl_to_html
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.parsers.repetition import RepetitionWatch, sound_length

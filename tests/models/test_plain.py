@@ -3,7 +3,8 @@
 import pytest
 
 from llm_ocr.models.parsers.markdown import parse_hunyuan, parse_nanonets
-from llm_ocr.models.parsers.plain import is_refusal, parse_plain
+from llm_ocr.models.parsers.plain import parse_plain
+from llm_ocr.models.parsers.talk import is_refusal, says_nothing, without_echo
 from llm_ocr.models.profile import Parsed
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import BlockKind, Box
@@ -267,3 +268,98 @@ def test_a_page_about_thoughts_turns_and_fences_stays_whole(page: str):
 )
 def test_a_refusal_is_told_from_a_letter(text: str, refuses: bool):
     assert is_refusal(text) is refuses
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<think>\nOne column.\n</think>\n\n{}",
+        "<thinking>\nOne column.\n</thinking>\n\n{}",
+        "The sheet has one column.</think>\n{}",
+        "Here is the transcription of the page in Markdown:\n\n{}\n\nLet me know if you need anything else!",
+        "The text in the image is as follows:\n\n---\n\n{}\n\n---\n\nI hope this helps!",
+        "以下是图片中的文字内容：\n\n{}",
+        "``` markdown\n{}\n```",
+        "```\n{}\n```",
+        "{}\n```\n{}\n```\n{}\n```",
+        '<div style="text-align: center;">\n  {}\n</div>',
+        "<h1>Market rules</h1>\n<p>Stalls open at seven.</p>",
+    ],
+)
+def test_page_remains_without_what_surrounds_it(answer: str):
+    page = "# Market rules\n\nStalls open at seven."
+    assert blocks_to_markdown(parse_plain(answer.replace("{}", page)).blocks) == page
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "Here is the text of the notice:\n\nAll boats must be out by Friday.",
+        "Sure enough, the document below was found:\n\nPlease let me know if you need anything else.",
+        "```\nstart = 7\nfor lamp in range(start):\n    light(lamp)\n```",
+        "Type this twice:\n\n```\nlight\n```\n\n```\nlight\n```",
+    ],
+)
+def test_page_that_resembles_talk_stays_whole(page: str):
+    assert blocks_to_markdown(parse_plain(page).blocks) == page
+
+
+@pytest.mark.parametrize(
+    ("text", "refuses"),
+    [
+        ("抱歉，我无法识别这张图片中的文字。", True),
+        ("抱歉，我不能参加周五的会议。", False),
+        ("I'm sorry, but the image is too blurry to read the text.", True),
+        ("I'm sorry, but the picture of the brig was lost in the fire.", False),
+        ("It looks like you haven't uploaded an image yet.", True),
+        ("Please attach a photo of the boat.", False),
+    ],
+)
+def test_refusals_of_other_forms_are_told_from_letters(text: str, refuses: bool):
+    assert is_refusal(text) is refuses
+
+
+@pytest.mark.parametrize(
+    ("text", "nothing"),
+    [
+        ("No textual content detected", True),
+        ("There is no visible text in this image.", True),
+        ("The image is blank and contains no text.", True),
+        ("[blank page]", True),
+        ("This page is intentionally left blank.", False),
+        ("There is no text in this image of the harbor that names the ship.", False),
+    ],
+)
+def test_statement_of_no_text_is_told_from_a_page(text: str, nothing: bool):
+    assert says_nothing(text) is nothing
+
+
+def test_prompt_in_the_answer_is_left_out():
+    prompt = "<|grounding|>Convert the document to markdown."
+    assert without_echo(f"<image>\n{prompt}\n# Log", prompt) == "\n# Log"
+    assert without_echo("Convert the document to markdown.\n# Log", prompt) == "\n# Log"
+    assert without_echo("OCR: the name of a shop", "OCR:") == "OCR: the name of a shop"
+
+
+def test_pictures_are_figures_without_data():
+    text = f"# Pass\n\n![image](data:image/png;base64,{'iVBORw0KGgo' * 40})\n\nShow it.\n\n![A lamp](lamp.png)"
+    parsed = parse_plain(text)
+    assert told(parsed)[1:] == [("text", "", "Show it."), ("text", "image", "A lamp")]
+    page = "Write `![image](image_1.png)` for a picture."
+    assert blocks_to_markdown(parse_plain(page).blocks) == page
+    assert told(parse_nanonets('a\n\n<img src="1.jpg" alt="A lamp">\n\nb'))[1] == ("text", "image", "A lamp")
+
+
+def test_wide_rows_of_a_pipe_table_have_a_head_and_a_rule():
+    [table] = parse_plain("| Lamp | Oil |\n|---|---|\n| Red | 2 l | 14.20 |").blocks
+    assert table.text.split("\n")[:2] == ["| Lamp | Oil |  |", "|---|---| --- |"]
+    even = "| a \\| b | c |\n|---|---|\n| 1 | 2 |"
+    assert parse_plain(even).blocks[0].text == even
+
+
+def test_hunyuan_points_in_tables_and_formulas_stay():
+    cell = "<table>\n<tr><td>\n(120,310),(400,512)\n</td></tr>\n</table>"
+    formula = "$$\nM = \\{(120,310),(400,512)\n\\}\n$$"
+    assert blocks_to_markdown(parse_hunyuan(f"{cell}\n\n{formula}").blocks) == f"{cell}\n\n{formula}"
+    blocks = parse_hunyuan("Own count (39,337),(512,900) (600,100),(910,400)\n\nIt fell.，(60,120),(300,420)").blocks
+    assert [block.text for block in blocks] == ["Own count", "", "", "It fell.", ""]

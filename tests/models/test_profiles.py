@@ -15,16 +15,15 @@ from make_snapshots import FOLDER, path_of, snapshot
 from llm_ocr.engines.vlm.requests import MAX_ATTEMPTS
 from llm_ocr.errors import UsageError
 from llm_ocr.models.parsers import PARSERS, gives_places, parser_named
-from llm_ocr.models.parsers.front_matter import parse_front_matter
-from llm_ocr.models.parsers.grounding import parse_grounding
 from llm_ocr.models.parsers.labels import kind_of, known_kind
 from llm_ocr.models.parsers.layout_json import parse_dots, parse_json
+from llm_ocr.models.parsers.markdown import parse_front_matter
+from llm_ocr.models.parsers.markers import parse_grounding
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import NO_FRAME, ImageRule, Profile, Rung, Score, complaints
-from llm_ocr.models.profile_file import profile_from
 from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.profiles.shared import ANSWER
-from llm_ocr.models.registry import DEFAULT, PROFILES, all_profiles, find_profile
+from llm_ocr.models.registry import DEFAULT, PROFILES, all_profiles, find_profile, profile_from
 from llm_ocr.types import BlockKind
 
 ALL = [*PROFILES, generic("some/model")]

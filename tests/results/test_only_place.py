@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import made
 
+from llm_ocr.results.documents import with_only_places
 from llm_ocr.results.markdown import blocks_to_markdown
-from llm_ocr.results.only_place import with_only_places
 from llm_ocr.types import Block, BlockKind, Box, PageRecord
 
 PLACE = Box(0.1, 0.1, 0.9, 0.2)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.sandbox import Limits, WorkerPool, confinement, landlock, seccomp
+from llm_ocr.sandbox import Limits, WorkerPool, confinement, seccomp
 from llm_ocr.sandbox.confinement import Confinement, Protections
 
 #: Worker processes are what is tested here.
@@ -103,7 +103,7 @@ def test_a_worker_starts_nothing_and_reaches_no_other_process(offered):
     before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
     try:
         said = attacked(("start", "/bin/true"), ("trace", os.getpid()), ("namespace", 0), ("ring", 0))
-        if landlock.version() >= 6:
+        if confinement.landlock_version() >= 6:
             said += attacked(("signal", os.getpid()))
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -148,8 +148,8 @@ NOTHING = """
 import errno, runpy, sys
 def refused(nr, *arguments):
     raise OSError(errno.{error}, "refused")
-from llm_ocr.sandbox import landlock, seccomp
-landlock.call = seccomp.call = refused
+from llm_ocr.sandbox import confinement, seccomp
+confinement.call = seccomp.call = refused
 from llm_ocr.sandbox.confinement import Confinement, confine, Protections
 assert confine(Confinement()) == Protections(), "nothing is in force, and nothing is said to be"
 sys.argv = sys.argv[1:]
@@ -173,10 +173,10 @@ def test_workers_work_where_the_kernel_offers_no_confinement(error, tmp_path):
     assert b'"got":"x"' in done.stdout
 
 
-@pytest.mark.parametrize("offer", [landlock, seccomp])
+@pytest.mark.parametrize("offer", [confinement, seccomp])
 def test_each_protection_works_without_the_other(offer):
     """Kernels before 5.13 have no Landlock; some systems have it and filter calls of their own."""
-    lacking = seccomp if offer is landlock else landlock
+    lacking = seccomp if offer is confinement else confinement
     code = f"""
 import llm_ocr.sandbox.{lacking.__name__.rpartition(".")[2]} as lacking
 def refused(*arguments): raise OSError(38, "no such call")
@@ -189,7 +189,7 @@ print(confinement.confine(confinement.Confinement()))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     expected = {
-        landlock: Protections(no_writing=True, no_reading=True, no_programs=True),
+        confinement: Protections(no_writing=True, no_reading=True, no_programs=True),
         seccomp: Protections(no_network=True, no_writing=True, no_programs=True),
     }[offer]
     if done.stdout.strip() == str(Protections()):

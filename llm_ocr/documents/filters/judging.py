@@ -13,7 +13,7 @@ from llm_ocr.documents.filters import BLANK, FORMS, LANGUAGE, SPAM
 from llm_ocr.documents.images import ImageFile
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.pdf_file import PdfFile
-from llm_ocr.documents.pdf_forms import annotations
+from llm_ocr.documents.pdf_objects import annotations
 from llm_ocr.errors import PageFailure
 
 T = TypeVar("T")

@@ -1,21 +1,27 @@
-"""Keep local copies of remote documents, fetched once for all pages in flight."""
+"""Keep local copies of remote documents, fetched once for all pages in flight, and fetch those on stores."""
 
 import asyncio
 import contextlib
 import hashlib
+import random
 import secrets
+import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
-from llm_ocr.documents.file_types import SUFFIXES
+from llm_ocr.documents.files import SUFFIXES
 from llm_ocr.documents.open_fd import CHANGED_HINT
-from llm_ocr.documents.remote.urls import RemoteOptions, fingerprint, scheme_of, suffix_of
-from llm_ocr.errors import PageFailure, StorageError
-from llm_ocr.storage import ObjectInfo
+from llm_ocr.documents.remote import RemoteOptions, fingerprint, scheme_of, shown, split, suffix_of
+from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure, StorageError, UsageError
+from llm_ocr.storage import ObjectInfo, ObjectStore, StoreOptions, open_store
 from llm_ocr.types import Reason
+
+T = TypeVar("T")
 
 #: Prefix of the folders of local copies.
 COPIES = "llm-ocr-documents-"
@@ -32,45 +38,24 @@ class Budget:
     def __init__(self, limit: int, give_up: Callable[[], bool]) -> None:
         self._limit = limit
         self._give_up = give_up
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._order = asyncio.Lock()
+        self._released = asyncio.Event()
         self.used = 0
 
     async def take(self, size: int) -> None:
         """Wait for room, then count the bytes as used."""
-        if not self._waiting and self._fits(size):
+        async with self._order:
+            while self.used and self.used + size > self._limit:
+                if not self._give_up():
+                    self._released.clear()
+                    await self._released.wait()
             self.used += size
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.used -= size  # the room was assigned at the same moment
-            self._waiting = deque((size, other) for size, other in self._waiting if other is not turn)
-            self.settle()
-            raise
-
-    def resize(self, before: int, after: int) -> None:
-        """Correct the size of a taken document."""
-        self.used += after - before
-        self.settle()
 
     def settle(self) -> None:
-        """Remove idle bytes above the limit and admit waiting callers; called after each release."""
+        """Remove idle bytes above the limit and let waiting callers look again; called after each release."""
         while self.used > self._limit and self._give_up():
             pass
-        while self._waiting and self._fits(self._waiting[0][0]):
-            size, turn = self._waiting.popleft()
-            if not turn.done():
-                self.used += size
-                turn.set_result(None)
-
-    def _fits(self, size: int) -> bool:
-        while self.used and self.used + size > self._limit:
-            if not self._give_up():
-                return False
-        return True
+        self._released.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +74,7 @@ class Room:
         self._size = 0
 
     async def take(self, size: int) -> None:
-        """Wait until the bytes fit. Call once, before writing."""
+        """Wait until the bytes fit, and count them as used. Call once, before writing."""
         if self._budget is not None:
             await self._budget.take(size)
             self._size = size
@@ -97,8 +82,9 @@ class Room:
     def resize(self, size: int) -> None:
         """Set the actual size of the document; never waits."""
         if self._budget is not None:
-            before, self._size = self._size, size
-            self._budget.resize(before, size)
+            self._budget.used += size - self._size
+            self._size = size
+            self._budget.settle()
 
     def free(self) -> None:
         """Subtract the bytes of a removed document, without admitting callers."""
@@ -119,43 +105,43 @@ class Sink:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with self._local():
+        with disk_errors(path):
             self._file = path.open("wb", buffering=0)
-        self._digest = hashlib.sha256()
+        self.digest = hashlib.sha256()
         self.size = 0
 
     def write(self, data: bytes) -> None:
-        with self._local():
+        with disk_errors(self._path):
             view = memoryview(data)
             while view:
                 view = view[self._file.write(view) :]
-        self._digest.update(data)
+        self.digest.update(data)
         self.size += len(data)
-
-    def sha256(self) -> str:
-        """Return the SHA-256 in hex of the written bytes."""
-        return self._digest.hexdigest()
 
     def close(self) -> None:
         self._file.close()
 
     def clear(self) -> None:
         """Start over with an empty file."""
-        with self._local():
+        with disk_errors(self._path):
             self._file.seek(0)
             self._file.truncate()
-        self._digest = hashlib.sha256()
+        self.digest = hashlib.sha256()
         self.size = 0
 
-    @contextlib.contextmanager
-    def _local(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise DiskError(
-                f"cannot store a document in {self._path.parent}: {error.strerror or error}",
-                hint="Free space there, or set another folder for temporary files (TMPDIR).",
-            ) from error
+
+@contextlib.contextmanager
+def disk_errors(path: Path, what: str = "a document") -> Iterator[None]:
+    """Raise `DiskError` for an error of the local file at `path`; this library's errors are unchanged."""
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except OSError as error:
+        raise DiskError(
+            f"cannot store {what} in {path.parent}: {error.strerror or error}",
+            hint="Free space there, or set another folder for temporary files (TMPDIR).",
+        ) from error
 
 
 def store_version(url: str, info: ObjectInfo) -> str:
@@ -197,10 +183,6 @@ class _Entry:
     room: Room
     users: int = 0
     task: "asyncio.Task[Fetched] | None" = None
-
-    @property
-    def idle(self) -> bool:
-        return not self.users and self.task is not None and self.task.done()
 
 
 class FileCache:
@@ -320,13 +302,151 @@ class FileCache:
 
     def _give_up(self) -> bool:
         """Remove the least recently used idle document; return whether there was one."""
-        entry = next((entry for entry in self._entries.values() if entry.idle), None)
-        if entry is None:
-            return False
-        self._forget(entry)
-        self._remove(entry)
-        return True
+        for entry in self._entries.values():
+            if not entry.users and entry.task is not None and entry.task.done():
+                self._forget(entry)
+                self._remove(entry)
+                return True
+        return False
 
 
 def _again(failure: PageFailure) -> PageFailure:
     return PageFailure(failure.reason, failure.detail, hint=failure.hint, retryable=failure.retryable)
+
+
+# Documents on stores: found by their keys, and read in ranges, so that a download can be canceled at any time.
+
+#: Limit in seconds, also for a pause that the server requests.
+_LONGEST_PAUSE = 60.0
+
+
+class NotNow(PageFailure):
+    """Temporary failure. `after`: seconds that the server asked to wait."""
+
+    def __init__(self, failure: PageFailure, after: float | None = None) -> None:
+        super().__init__(failure.reason, failure.detail, hint=failure.hint, retryable=True)
+        self.after = after
+
+
+async def persistently(attempt: Callable[[], Awaitable[T]], *, tries: int, pause: float) -> T:
+    """Return the first result of up to `tries` attempts; only `NotNow` is retried, and the last one is raised.
+
+    Pauses double and are randomized, so that parallel workers do not retry at the same moment.
+    """
+    for number in range(1, tries):
+        try:
+            return await attempt()
+        except NotNow as failure:
+            spread = pause * 2 ** (number - 1) * random.uniform(0.5, 1.5)
+            await asyncio.sleep(min(max(spread, failure.after or 0.0), _LONGEST_PAUSE))
+    return await attempt()
+
+
+OpenStore = Callable[[str, StoreOptions], ObjectStore]
+
+#: Bytes per request; the memory of one download. Smaller objects are read in one request, with their version.
+_PIECE = 16 << 20
+
+
+class Stores:
+    """Stores of the sources, each opened once; thread-safe."""
+
+    def __init__(self, options: StoreOptions, opening: OpenStore = open_store) -> None:
+        self._options = options
+        self._opening = opening
+        self._open: dict[str, ObjectStore] = {}
+        self._lock = threading.Lock()
+
+    def at(self, root: str) -> ObjectStore:
+        """Return the store of a root as returned by `urls.split`. Raises `UsageError` and `MissingExtra`."""
+        with self._lock:
+            if root not in self._open:
+                self._open[root] = self._opening(root, self._options)
+            return self._open[root]
+
+
+class StoreClient:
+    """Client that fetches documents from stores in its own threads."""
+
+    def __init__(self, options: RemoteOptions, stores: Stores) -> None:
+        self._options = options
+        self._stores = stores
+        self._threads = ThreadPoolExecutor(options.fetches, thread_name_prefix="llm-ocr-documents")
+
+    async def fetch(self, url: str, version: str, target: Path, room: Room) -> Fetched:
+        """Write the document to `target`, and verify its version unless `version` is empty.
+
+        Raises:
+            PageFailure: Not found, unreadable, or source changed.
+        """
+        stop = threading.Event()
+        try:
+            info = await self._persist(self._stat, url, version)
+            await room.take(info.size)
+            await self._persist(self._copy, url, info, target, stop)
+            return Fetched(store_version(url, info), info.size)
+        finally:
+            stop.set()
+
+    async def look(self, url: str) -> Fetched:
+        """Return version and size of the document without reading it. Raises `PageFailure`: not found, unreadable."""
+        info = await self._persist(self._stat, url, "")
+        return Fetched(store_version(url, info), info.size)
+
+    def close(self) -> None:
+        """End the threads; abandoned downloads end at their next piece."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _persist(self, step: Callable[..., ObjectInfo], url: str, *rest: object) -> ObjectInfo:
+        """Return the step's result; errors of the store become failures of this document."""
+
+        def call() -> ObjectInfo:
+            try:
+                return step(url, *rest)
+            except DiskError:
+                raise
+            except ObjectNotFound as error:
+                raise PageFailure(Reason.NOT_FOUND, f"no object {shown(url)}") from error
+            except (StorageError, UsageError) as error:
+                failure = PageFailure(Reason.UNREADABLE, f"{shown(url)}: {error.args[0]}", hint=error.hint)
+                raise NotNow(failure) if error.retryable else failure from error
+
+        loop = asyncio.get_running_loop()
+        return await persistently(
+            lambda: loop.run_in_executor(self._threads, call), tries=self._options.tries, pause=self._options.pause
+        )
+
+    def _stat(self, url: str, version: str) -> ObjectInfo:
+        place = split(url)
+        info = self._stores.at(place.root).stat(place.key)
+        if info is None:
+            raise PageFailure(Reason.NOT_FOUND, f"no object {shown(url)}")
+        if version not in ("", store_version(url, info)):
+            raise changed(f"{shown(url)} differs from the planned object")
+        return info
+
+    def _copy(self, url: str, info: ObjectInfo, target: Path, stop: threading.Event) -> ObjectInfo:
+        """Copy the object and verify that it had one version from the first to the last byte."""
+        place, version = split(url), store_version(url, info)
+        store = self._stores.at(place.root)
+        sink = Sink(target)
+        try:
+            if info.size <= _PIECE:
+                data, token = store.fetch(place.key)
+                if store_version(url, replace(info, version=token, size=len(data))) != version:
+                    raise changed(f"{shown(url)} differs from the planned object")
+                sink.write(data)
+                return info
+            while sink.size < info.size:
+                if stop.is_set():
+                    raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: the read was canceled")
+                piece = store.read_range(place.key, sink.size, min(_PIECE, info.size - sink.size))
+                if not piece:
+                    self._stat(url, version)
+                    raise NotNow(PageFailure(Reason.UNREADABLE, f"{shown(url)}: ended early"))
+                sink.write(piece)
+            return self._stat(url, version)
+        finally:
+            sink.close()
+            if stop.is_set():
+                target.unlink(missing_ok=True)  # the file may have been created after the cleanup

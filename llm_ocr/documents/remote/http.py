@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
@@ -20,10 +21,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from llm_ocr.documents.file_types import kind_by_content
-from llm_ocr.documents.remote.cache import DiskError, Fetched, Room, Sink, changed
-from llm_ocr.documents.remote.stores import NotNow, persistently
-from llm_ocr.documents.remote.urls import RemoteOptions, fingerprint, shown
+from llm_ocr.documents.files import kind_by_content
+from llm_ocr.documents.remote import RemoteOptions, fingerprint, shown
+from llm_ocr.documents.remote.cache import DiskError, Fetched, NotNow, Room, Sink, changed, persistently
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
 
@@ -155,7 +155,13 @@ def refused(response: aiohttp.ClientResponse, url: str) -> PageFailure | None:
     if status in _LOCKED:
         return PageFailure(Reason.UNREADABLE, detail, hint="The server requires valid credentials.")
     if status in _PASSING or status >= 500:
-        return NotNow(PageFailure(Reason.UNREADABLE, detail), _retry_after(response.headers))
+        wanted, after = response.headers.get("Retry-After", "").strip(), None
+        if wanted.isdigit():  # in seconds; otherwise a date
+            after = float(wanted[:9])
+        else:
+            with contextlib.suppress(ValueError, TypeError, OverflowError):
+                after = max(0.0, email.utils.parsedate_to_datetime(wanted).timestamp() - time.time())
+        return NotNow(PageFailure(Reason.UNREADABLE, detail), after)
     if status != 200:
         return PageFailure(Reason.UNREADABLE, detail)
     coding = response.headers.get("Content-Encoding", "identity")
@@ -171,15 +177,14 @@ def version_in(headers: Mapping[str, str], fingerprint: str) -> str:
     included.
     """
     tag = headers.get("ETag", "").removeprefix("W/")
-    if tag.strip('"'):
-        return "etag:" + _digest(f"{tag}\0{fingerprint}")
     modified, length = headers.get("Last-Modified", ""), headers.get("Content-Length", "")
-    return "modified:" + _digest(f"{modified}\0{length}\0{fingerprint}") if modified and length else ""
-
-
-def _too_large(url: str, most: int) -> PageFailure:
-    detail = f"{shown(url)}: larger than {most >> 20} MiB"
-    return PageFailure(Reason.UNREADABLE, detail, hint="To read the document, increase the limit.")
+    if tag.strip('"'):
+        kind, text = "etag", f"{tag}\0{fingerprint}"
+    elif modified and length:
+        kind, text = "modified", f"{modified}\0{length}\0{fingerprint}"
+    else:
+        return ""
+    return f"{kind}:{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
 
 
 def outage(error: Exception, url: str) -> PageFailure:
@@ -214,21 +219,6 @@ def short(text: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of Retry-After in either of its forms."""
-    wanted = headers.get("Retry-After", "").strip()
-    if wanted.isdigit():
-        return float(wanted[:9])
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(wanted).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
 # Documents over HTTP: limited in size, time, and redirects, and only from checked addresses. Cookies, proxies, and
 # netrc are off. Credentials in a URL are sent only to its host.
 
@@ -256,7 +246,26 @@ class WebClient:
         self._options = options
         self._resolver = resolver
         self._tls = tls
-        self._session: aiohttp.ClientSession | None = None
+
+    @cached_property
+    def _session(self) -> aiohttp.ClientSession:
+        resolver = self._resolver or aiohttp.ThreadedResolver()
+        connector = aiohttp.TCPConnector(
+            limit=self._options.fetches,
+            resolver=resolver if self._options.allow_private_addresses else CheckedResolver(resolver),
+            ttl_dns_cache=60,
+            ssl=self._tls or True,
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=_HEADERS,
+            auto_decompress=False,
+            trust_env=False,
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=_CONNECT_SECONDS, sock_read=self._options.stall_seconds
+            ),
+        )
 
     async def fetch(self, url: str, version: str, target: Path, room: Room) -> Fetched:
         """Write the document to `target`, and verify its version unless `version` is empty.
@@ -283,7 +292,7 @@ class WebClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
+        if "_session" in self.__dict__:  # a request was made
             await self._session.close()
 
     async def _attempt(self, url: str, version: str, sink: Sink, resize: Callable[[int], None]) -> Fetched:
@@ -291,16 +300,21 @@ class WebClient:
             async with self._response(url) as response:
                 await asyncio.to_thread(sink.clear)
                 most, length = self._options.most_bytes, response.content_length
+                too_large = PageFailure(
+                    Reason.UNREADABLE,
+                    f"{shown(url)}: larger than {most >> 20} MiB",
+                    hint="To read the document, increase the limit.",
+                )
                 if length is not None:
                     if length > most:
-                        raise _too_large(url, most)
+                        raise too_large
                     resize(length)
                 named = version_in(response.headers, fingerprint(url))
                 if version.startswith("etag:") and version != named:
                     raise changed(f"{shown(url)}: the ETag differs from the plan")
                 async for piece in _pieces(response.content):
                     if sink.size + len(piece) > most:
-                        raise _too_large(url, most)
+                        raise too_large
                     await asyncio.to_thread(sink.write, piece)
                     resize(max(sink.size, length or 0))
         except DiskError:
@@ -308,7 +322,7 @@ class WebClient:
         except _OUTAGES as error:
             raise outage(error, shown(url)) from error
         resize(sink.size)
-        content = f"sha256:{sink.sha256()}"
+        content = f"sha256:{sink.digest.hexdigest()}"
         if version not in ("", named, content):
             raise changed(f"{shown(url)} differs from the planned document")
         return Fetched(version or named or content, sink.size)
@@ -324,7 +338,7 @@ class WebClient:
             if first.user is not None and at.origin() == first.origin():
                 pair = f"{first.user}:{first.password or ''}"
                 headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-            async with self._open().get(at.with_user(None), allow_redirects=False, headers=headers) as response:
+            async with self._session.get(at.with_user(None), allow_redirects=False, headers=headers) as response:
                 if response.status not in _REDIRECTS:
                     if failure := refused(response, shown(url)):
                         raise failure
@@ -333,27 +347,6 @@ class WebClient:
                 at = _next(response, at, url)
         limit = self._options.redirects
         raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: more than {limit} redirects")
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            resolver = self._resolver or aiohttp.ThreadedResolver()
-            connector = aiohttp.TCPConnector(
-                limit=self._options.fetches,
-                resolver=resolver if self._options.allow_private_addresses else CheckedResolver(resolver),
-                ttl_dns_cache=60,
-                ssl=self._tls or True,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers=_HEADERS,
-                auto_decompress=False,
-                trust_env=False,
-                timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=_CONNECT_SECONDS, sock_read=self._options.stall_seconds
-                ),
-            )
-        return self._session
 
 
 async def _pieces(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

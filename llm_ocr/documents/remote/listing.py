@@ -11,12 +11,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Self
 
-from llm_ocr.documents.file_types import ACCEPTED, HEAD_BYTES, kind_by_content, kind_of_head
-from llm_ocr.documents.manifests import ManifestEntry, SourceDocument, UniqueIds, listed_paths, manifest_entries
-from llm_ocr.documents.remote.cache import COPIES, Fetched, FileCache, LocalCopy, Room, store_version
-from llm_ocr.documents.remote.http import WebClient
-from llm_ocr.documents.remote.stores import StoreClient, Stores
-from llm_ocr.documents.remote.urls import (
+from llm_ocr.documents.files import ACCEPTED, HEAD_BYTES, kind_by_content, kind_of_head
+from llm_ocr.documents.manifests import ManifestEntry, SourceDocument, listed_paths, manifest_entries
+from llm_ocr.documents.remote import (
     RemoteOptions,
     StoreUrl,
     below,
@@ -35,9 +32,20 @@ from llm_ocr.documents.remote.urls import (
     suffix_of,
     unknown_scheme,
 )
+from llm_ocr.documents.remote.cache import (
+    COPIES,
+    Fetched,
+    FileCache,
+    LocalCopy,
+    Room,
+    StoreClient,
+    Stores,
+    store_version,
+)
+from llm_ocr.documents.remote.http import WebClient
 from llm_ocr.errors import ObjectNotFound, PageFailure, UsageError
 from llm_ocr.storage import ObjectInfo
-from llm_ocr.storage.own_folder import OwnFolder
+from llm_ocr.storage.local.locks import OwnFolder
 from llm_ocr.types import Reason
 
 # Remote documents from user input: single URLs, prefixes, patterns, lists, and manifests. The listing of a prefix
@@ -60,7 +68,7 @@ class RemoteListing:
     def __init__(
         self,
         skipped: Counter[str],
-        ids: UniqueIds,
+        ids: dict[str, str],
         options: RemoteOptions | None = None,
         *,
         stores: Stores | None = None,
@@ -118,8 +126,16 @@ class RemoteListing:
             file = Path(folder, "list")
             try:
                 if is_web(source):
+
+                    async def fetch() -> None:
+                        web = WebClient(self._options)
+                        try:
+                            await web.fetch(source, "", file, Room(None))  # a list takes no room in the cache
+                        finally:
+                            await web.close()
+
                     with ThreadPoolExecutor(1) as thread:  # the caller's thread may have a running loop
-                        thread.submit(asyncio.run, _fetch_list(source, self._options, file)).result()
+                        thread.submit(asyncio.run, fetch()).result()
                 else:
                     place = split(source)
                     self._stores.at(place.root).download(place.key, file)
@@ -190,14 +206,6 @@ class RemoteListing:
         return kind_of_head(head)
 
 
-async def _fetch_list(url: str, options: RemoteOptions, target: Path) -> None:
-    web = WebClient(options)
-    try:
-        await web.fetch(url, "", target, Room(None))  # a list is not a document and takes no room in the cache
-    finally:
-        await web.close()
-
-
 def _failed(url: str, relative: str, reason: Reason, detail: str) -> SourceDocument:
     return SourceDocument(shown(url), relative, reason=reason, detail=detail)
 
@@ -215,9 +223,8 @@ class RemoteDocuments:
         self, options: RemoteOptions | None = None, *, stores: Stores | None = None, web: WebClient | None = None
     ) -> None:
         self._options = options or RemoteOptions()
-        self._stores = stores
         self._web = web or WebClient(self._options)
-        self._store: StoreClient | None = None
+        self._store = StoreClient(self._options, stores or Stores(self._options.store))
         self._folder: OwnFolder | None = None
         self._cache: FileCache | None = None
 
@@ -251,24 +258,18 @@ class RemoteDocuments:
 
     async def look(self, source: str) -> Fetched:
         """Return version and size of a document on a store without reading it. Raises `PageFailure`, `MissingExtra`."""
-        return await self._client().look(source)
-
-    def _client(self) -> StoreClient:
-        if self._store is None:
-            self._store = StoreClient(self._options, self._stores or Stores(self._options.store))
-        return self._store
+        return await self._store.look(source)
 
     async def close(self) -> None:
         """Cancel the transfers and remove all files."""
         if self._cache is not None:
             await self._cache.close()
         await self._web.close()
-        if self._store is not None:
-            self._store.close()
+        self._store.close()
         if self._folder is not None:
             await asyncio.to_thread(self._folder.remove)
 
     async def _fetch(self, source: str, version: str, target: Path, room: Room) -> Fetched:
         if is_web(source):
             return await self._web.fetch(source, version, target, room)
-        return await self._client().fetch(source, version, target, room)
+        return await self._store.fetch(source, version, target, room)

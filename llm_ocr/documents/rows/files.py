@@ -10,8 +10,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from llm_ocr.documents.file_types import is_one_page
-from llm_ocr.documents.rows.address import DataFile, local_version
+from llm_ocr.documents.files import is_one_page
+from llm_ocr.documents.rows import DataFile, local_version
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.hf import Place
@@ -162,36 +162,30 @@ class HubFiles:
                 raise ObjectNotFound(f"no file {path}") from error
             except OSError as error:
                 raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
-        client = HubClient(Place("dataset", file.repository, "", file.commit), StoreOptions())
+        client = HubClient(Place("dataset", file.repository, "", file.commit), StoreOptions(), RETRIES, self._pause)
 
         def opened() -> IO[bytes]:
+            name = f"datasets/{file.repository}@{file.commit}/{file.path}"
             # One listing of the folder returns the sizes of all its files; parallel threads would each request it.
-            with client.doing("read", file.path, reading=True), self._lock:
-                name = f"datasets/{file.repository}@{file.commit}/{file.path}"
+            with self._lock:
                 try:
                     made: IO[bytes] = self._system.open(name, "rb", cache_type="none")
                 except FileNotFoundError as error:
                     if error.__cause__ is None:  # otherwise the repository or the commit is missing
                         raise ObjectNotFound(f"no object {file.url}") from error
                     raise
-                return made
+            return made
 
-        def keep_trying(call: Callable[[], bytes]) -> bytes:
-            def attempt() -> bytes:
-                with client.doing("read", file.path, reading=True):
-                    return call()
-
-            return RETRIES.keep_trying(attempt, self._pause)
-
-        return _RetriedFile(RETRIES.keep_trying(opened, self._pause), keep_trying)
+        return _RemoteFile(client.ask("read", file.path, opened, reading=True), client, file.path)
 
 
-class _RetriedFile(io.RawIOBase):
+class _RemoteFile(io.RawIOBase):
     """Remote file whose reads are retried and raise this library's errors."""
 
-    def __init__(self, file: IO[bytes], keep_trying: Callable[[Callable[[], bytes]], bytes]) -> None:
+    def __init__(self, file: IO[bytes], client: HubClient, path: str) -> None:
         self._file = file
-        self._keep_trying = keep_trying
+        self._client = client
+        self._path = path
 
     def readable(self) -> bool:
         return True
@@ -203,7 +197,7 @@ class _RetriedFile(io.RawIOBase):
         return self._file.seek(offset, whence)
 
     def read(self, size: int = -1) -> bytes:
-        return self._keep_trying(lambda: self._file.read(size))
+        return self._client.ask("read", self._path, lambda: self._file.read(size), reading=True)
 
     def close(self) -> None:
         self._file.close()
@@ -246,8 +240,25 @@ def row_groups(files: HubFiles, file: DataFile, column: ImageColumn, id_column: 
             if group.num_rows:
                 leaves = [group.column(place) for place in range(group.num_columns)]
                 images = _images(group, leaves, column.name, partial(read, number)) if column.many else None
-                ids = _ids(file, id_column, first, read(number, id_column)) if id_column is not None else None
-                yield RowGroup(first, group.num_rows, images, ids, _is_one_page(leaves, column.name))
+                ids = None
+                if id_column is not None:
+                    ids = ["" if value is None else str(value) for value in read(number, id_column).to_pylist()]
+                    empty = next((place for place, value in enumerate(ids) if not value.strip()), None)
+                    if empty is not None:
+                        raise UsageError(
+                            f"`id_column={id_column}`: row {first + empty} of {file.url} has no id",
+                            hint="Name a column with an id in each row, or none: ids then consist of commit, file, and "
+                            "row.",
+                        )
+                # Whether the first and the last name of the rows' files, which the footer has, are of images.
+                names = next((leaf.statistics for leaf in leaves if leaf.path_in_schema == f"{column.name}.path"), None)
+                one_page = (
+                    names is not None
+                    and names.has_min_max
+                    and names.null_count == 0
+                    and all(isinstance(name, str) and is_one_page(name) for name in (names.min, names.max))
+                )
+                yield RowGroup(first, group.num_rows, images, ids, one_page)
             first += group.num_rows
 
 
@@ -321,22 +332,3 @@ def _images(group: Any, leaves: Sequence[Any], column: str, read: Callable[[str]
     if smallest.num_values == group.num_rows:
         return None
     return [length or 0 for length in pc.list_value_length(read(smallest.path_in_schema)).to_pylist()]
-
-
-def _is_one_page(leaves: Sequence[Any], column: str) -> bool:
-    """Return whether the first and the last name of the rows' files, which the footer has, are of images."""
-    about = next((leaf.statistics for leaf in leaves if leaf.path_in_schema == f"{column}.path"), None)
-    if about is None or not about.has_min_max or about.null_count != 0:
-        return False
-    return all(isinstance(name, str) and is_one_page(name) for name in (about.min, about.max))
-
-
-def _ids(file: DataFile, column: str, first: int, values: Any) -> list[str]:
-    ids = ["" if value is None else str(value) for value in values.to_pylist()]
-    empty = next((place for place, value in enumerate(ids) if not value.strip()), None)
-    if empty is not None:
-        raise UsageError(
-            f"`id_column={column}`: row {first + empty} of {file.url} has no id",
-            hint="Name a column with an id in each row, or none: ids then consist of commit, file, and row.",
-        )
-    return ids

@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.documents.remote.cache import COPIES, DiskError, Fetched, FileCache, LocalCopy, Room
-from llm_ocr.documents.remote.urls import RemoteOptions
-from llm_ocr.documents.rows.address import DataFile, RowAddress, in_repository, row_address
+from llm_ocr.documents.remote import RemoteOptions
+from llm_ocr.documents.remote.cache import COPIES, Fetched, FileCache, LocalCopy, Room, disk_errors
+from llm_ocr.documents.rows import DataFile, RowAddress, in_repository, row_address
 from llm_ocr.documents.rows.files import HubFiles, decoding, parquet_file
 from llm_ocr.documents.rows.listing import no_image
-from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure
-from llm_ocr.storage.own_folder import OwnFolder
+from llm_ocr.errors import ObjectNotFound, PageFailure
+from llm_ocr.storage.local.locks import OwnFolder
 from llm_ocr.types import Reason
 
 if TYPE_CHECKING:
@@ -82,7 +82,11 @@ class Groups:
         metadata, _ = self._footer(group.file)
         rows = max(1, min(_MOST_ROWS, _PIECE * group.rows // max(1, group.size)))
         try:
-            with self._opened(group.file, metadata) as parquet, _disk(target), pa.OSFile(str(target), "wb") as sink:
+            with (
+                self._opened(group.file, metadata) as parquet,
+                disk_errors(target, "images of a dataset"),
+                pa.OSFile(str(target), "wb") as sink,
+            ):
                 schema = pa.schema([parquet.schema_arrow.field(column).remove_metadata()])
                 batches = parquet.iter_batches(rows, row_groups=[group.number], columns=[column], use_threads=False)
                 with pa.ipc.new_file(sink, schema) as writer:
@@ -125,19 +129,6 @@ class Groups:
             yield parquet
 
 
-@contextlib.contextmanager
-def _disk(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except LlmOcrError:
-        raise
-    except OSError as error:
-        raise DiskError(
-            f"cannot store images of a dataset in {path.parent}: {error.strerror or error}",
-            hint="Free space there, or set another folder for temporary files (TMPDIR).",
-        ) from error
-
-
 def take_image(copied: Path, place: int, number: int, row: int, target: Path) -> tuple[str, bool]:
     """Write the image of the row at `place` in a copied group to `target`; of a list, image `number`, from 1.
 
@@ -161,7 +152,7 @@ def take_image(copied: Path, place: int, number: int, row: int, target: Path) ->
             cell = cell.values[number - 1]
         has = dict(cell) if isinstance(cell, pa.StructScalar) and cell.is_valid else {"bytes": cell}
         if has["bytes"].is_valid and not isinstance(has["bytes"], pa.StructScalar):
-            with _disk(target):
+            with disk_errors(target, "images of a dataset"):
                 target.write_bytes(has["bytes"].as_buffer())
             return "", has_list
         path = has["path"].as_py() if "path" in has else None
@@ -203,7 +194,7 @@ class RowImages:
         """
         path = self._folder.path / f"{secrets.token_hex(16)}.image"
         try:
-            group = await self._group(address)
+            group = await asyncio.get_running_loop().run_in_executor(self._threads, self._groups.of, address)
             first = RowAddress(address.file, group.first, address.column)  # represents the group
             place = address.row - group.first
             async with self._cache.open(first.url, address.file.commit) as copy:
@@ -224,13 +215,11 @@ class RowImages:
         self._threads.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._folder.remove)
 
-    async def _group(self, address: RowAddress) -> Group:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._groups.of, address)
-
     async def _fetch(self, source: str, version: str, target: Path, room: Room) -> Fetched:
         address = row_address(source)
         assert address is not None
-        loop, group = asyncio.get_running_loop(), await self._group(address)
+        loop = asyncio.get_running_loop()
+        group = await loop.run_in_executor(self._threads, self._groups.of, address)
         await room.take(group.size)
         stop = threading.Event()
         try:

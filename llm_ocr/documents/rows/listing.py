@@ -6,17 +6,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.documents.file_types import IMAGE
+from llm_ocr.documents.files import IMAGE
 from llm_ocr.documents.manifests import SourceDocument, is_file, is_folder, local_path
-from llm_ocr.documents.rows.address import PARQUET, DataFile, DatasetOptions, RowAddress, local_version
-from llm_ocr.documents.rows.files import HubFiles, ImageColumn, RowGroup, image_column, opened_for_planning, row_groups
+from llm_ocr.documents.rows import PARQUET, DataFile, DatasetOptions, RowAddress, local_version
+from llm_ocr.documents.rows.files import HubFiles, RowGroup, image_column, opened_for_planning, row_groups
 from llm_ocr.errors import MissingExtra, StorageError, UsageError
 from llm_ocr.storage import StoreOptions
-from llm_ocr.storage.hf import Place, parse
+from llm_ocr.storage.hf import parse
 from llm_ocr.storage.hf.client import HubClient, RetryPolicy
 from llm_ocr.types import Reason
 
@@ -53,7 +54,16 @@ def resolve(options: DatasetOptions) -> Dataset:
         raise MissingExtra(what, install="datasets") from error
     if options.is_local:
         return _local(options)
-    place = _place(options.name)
+    try:
+        place = parse(f"hf://datasets/{options.name.removeprefix('hf://datasets/')}")
+    except UsageError as error:
+        what = f"`dataset={options.name}` is not the name of a dataset"
+        raise UsageError(what, hint="Give NAMESPACE/NAME.") from error
+    if place.prefix or place.revision:
+        raise UsageError(
+            f"`dataset={options.name}` is more than a name",
+            hint=f"Give {place.id}, and `dataset_config`, `dataset_split`, or `dataset_revision`.",
+        )
     client = HubClient(place, StoreOptions())
     commit = RETRIES.keep_trying(lambda: _commit(client, options.revision))
     files, features = RETRIES.keep_trying(lambda: _data_files(client, commit, options))
@@ -108,19 +118,6 @@ def _local(options: DatasetOptions) -> Dataset:
     except OSError as error:
         raise StorageError(f"cannot read the dataset {path}: {error.strerror or error}") from error
     return Dataset(tuple(data), features, f"the dataset {path}")
-
-
-def _place(name: str) -> Place:
-    try:
-        place = parse(f"hf://datasets/{name.removeprefix('hf://datasets/')}")
-    except UsageError as error:
-        raise UsageError(f"`dataset={name}` is not the name of a dataset", hint="Give NAMESPACE/NAME.") from error
-    if place.prefix or place.revision:
-        raise UsageError(
-            f"`dataset={name}` is more than a name",
-            hint=f"Give {place.id}, and `dataset_config`, `dataset_split`, or `dataset_revision`.",
-        )
-    return place
 
 
 def _commit(client: HubClient, revision: str | None) -> str:
@@ -243,9 +240,7 @@ def dataset_rows(options: DatasetOptions, *, only_first: bool = False) -> Iterat
     with opened_for_planning(files, dataset.files[0]) as parquet:
         column = image_column(parquet.schema_arrow, dataset.features, options.image_column, dataset.where)
 
-    def read(file: DataFile) -> Iterator[RowGroup]:
-        return row_groups(files, file, column, options.id_column)
-
+    read = partial(row_groups, files, column=column, id_column=options.id_column)
     read_files: Iterator[tuple[DataFile, Iterable[RowGroup]]] = (
         ((file, read(file)) for file in dataset.files)
         if only_first
@@ -253,7 +248,21 @@ def dataset_rows(options: DatasetOptions, *, only_first: bool = False) -> Iterat
     )
     for file, groups in read_files:
         for group in groups:
-            yield from _documents(file, group, column)
+            images = group.images if group.images is not None else repeat(1, group.count)
+            ids = group.ids if group.ids is not None else repeat(None, group.count)
+            for row, (count, document_id) in enumerate(zip(images, ids, strict=True), start=group.first):
+                address = RowAddress(file, row, column.name)
+                yield SourceDocument(
+                    address.url,
+                    address.relative if document_id is None else document_id,
+                    IMAGE,
+                    address.version,
+                    document_id,
+                    reason=None if count else Reason.NOT_FOUND,
+                    detail="" if count else no_image(row),
+                    page_total=count,
+                    at_least=group.images is None and not group.one_page,
+                )
 
 
 def _ahead(
@@ -272,24 +281,6 @@ def _ahead(
             yield file, groups.result()
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _documents(file: DataFile, group: RowGroup, column: ImageColumn) -> Iterator[SourceDocument]:
-    images = group.images if group.images is not None else repeat(1, group.count)
-    ids = group.ids if group.ids is not None else repeat(None, group.count)
-    for row, (count, document_id) in enumerate(zip(images, ids, strict=True), start=group.first):
-        address = RowAddress(file, row, column.name)
-        yield SourceDocument(
-            address.url,
-            address.relative if document_id is None else document_id,
-            IMAGE,
-            address.version,
-            document_id,
-            reason=None if count else Reason.NOT_FOUND,
-            detail="" if count else no_image(row),
-            page_total=count,
-            at_least=group.images is None and not group.one_page,
-        )
 
 
 def no_image(row: int) -> str:

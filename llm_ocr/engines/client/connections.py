@@ -18,8 +18,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 
 from llm_ocr.engines import Address, CompletionRequest
-from llm_ocr.engines.client.error_bodies import Failures
-from llm_ocr.engines.client.replies import EventSplitter, Reply
+from llm_ocr.engines.client.replies import EventSplitter, Failures, Reply
 from llm_ocr.errors import LlmOcrError, UsageError
 
 #: The provider's own version in the path (/v1, /v1beta/openai, /api/paas/v4); then nothing is appended.

@@ -44,7 +44,9 @@ class PoisonDetector:
         self._stall = stall
         self._seconds = _FIRST_ANSWER  # moving mean of the duration of an answer
         self.answered = 0  # completed requests on all servers
-        self._held: dict[int, set[Request]] = {}
+        self.by_server: dict[
+            int, set[Request]
+        ] = {}  # suspects by server; a server with suspects accepts no other requests
         self._escaped: dict[str, tuple[int, int]] = {}  # request id: deaths and server number
 
     def record_answer(self, seconds: float) -> None:
@@ -82,34 +84,26 @@ class PoisonDetector:
             if self._count(request) <= _APART:
                 self._hold(request, number if alive(number) else other)
 
-    def cleared_server(self, request: Request) -> bool:
-        """Return whether any request succeeded since the request's first death; otherwise the server is at fault."""
-        return self.answered > request.answered_before
-
     def clear(self, request: Request) -> bool:
         """Clear a request that ended on a live server or was abandoned; return False if it was not a suspect."""
         if request.suspect_at is None:
             return False
-        held = self._held[request.suspect_at]
+        held = self.by_server[request.suspect_at]
         held.discard(request)
         if not held:
-            del self._held[request.suspect_at]
+            del self.by_server[request.suspect_at]
         request.suspect_at = None
         return True
 
     def move(self, number: int, other: int) -> None:
         """Move the suspects of a permanently stopped server to another server."""
-        for request in list(self._held.get(number, ())):
+        for request in list(self.by_server.get(number, ())):
             self.clear(request)
             self._hold(request, other)
 
-    def apart(self, number: int) -> bool:
-        """Return whether the server accepts only suspects."""
-        return number in self._held
-
     def next(self, service: ServerSession) -> Request | None:
         """Return the next suspect for the server, or None if there is none or the time has not come."""
-        held = self._held.get(service.number)
+        held = self.by_server.get(service.number)
         if not held or any(request.suspect_at != service.number for request in service.holders):
             return None  # requests in flight must finish first
         waiting = [request for request in held if request.waits]
@@ -122,21 +116,13 @@ class PoisonDetector:
         ready = [request for request in waiting if time.monotonic() - service.began >= request.pause]
         return _first(ready) if ready and not service.holders else None
 
-    def pauses(self, number: int) -> list[float]:
-        """Return the pauses in seconds after the server's start before suspects may be sent there alone."""
-        return [request.pause for request in self._held.get(number, ())]
-
-    def waiting(self) -> list[Request]:
-        """Return all suspects that wait for a place."""
-        return [request for held in self._held.values() for request in held if request.waits]
-
     def _count(self, request: Request) -> float:
         request.left = min(self._kills - request.deaths, self._hangs - request.hangs)
         return request.left
 
     def _hold(self, request: Request, number: int) -> None:
         self.clear(request)
-        self._held.setdefault(number, set()).add(request)
+        self.by_server.setdefault(number, set()).add(request)
         request.suspect_at = number
 
 
@@ -150,10 +136,10 @@ class RequestScheduler:
     def __init__(self, cap: int | None, suspects: PoisonDetector) -> None:
         self._cap = cap
         self._suspects = suspects
-        self.services: list[ServerSession] = []  # servers that are ready
+        self.services: list[ServerSession] = []  # servers that are ready; `dispatch` must follow an addition
         self._queue: list[tuple[int, Request]] = []  # heap; entries that no longer wait are skipped
         self.failure: Exception | None = None  # the error that ended the scheduling
-        self._held = False
+        self.held = False  # nothing is scheduled; waiting requests keep waiting
         self.queued = 0
         self.taken = 0
 
@@ -184,30 +170,18 @@ class RequestScheduler:
         self.taken -= 1
         self.dispatch()
 
-    def open(self, service: ServerSession) -> None:
-        """Add a ready server."""
-        self.services.append(service)
-        self.dispatch()
-
-    def close(self, service: ServerSession) -> None:
-        """Remove a server; its requests keep their places until they leave."""
-        self.services = [other for other in self.services if other is not service]
-
     def fail(self, error: Exception) -> None:
         """Stop scheduling: all current and later callers of `take` receive the error."""
         if self.failure is not None:
             return
         self.failure = error
-        waiting = [request for _, request in self._queue if request.waits] + self._suspects.waiting()
+        waiting = [request for _, request in self._queue]
+        waiting += [request for held in self._suspects.by_server.values() for request in held]
         self._queue.clear()
         for request in waiting:
-            if request.place is not None:
+            if request.place is not None and not request.place.done():
                 request.place.set_exception(_copied(error))
                 self.queued -= 1
-
-    def hold(self) -> None:
-        """Stop scheduling; waiting requests keep waiting."""
-        self._held = True
 
     def dispatch(self) -> None:
         """Assign all free places."""
@@ -218,24 +192,20 @@ class RequestScheduler:
         while self._queue:
             request = self._queue[0][1]
             if request.waits and request.suspect_at is None:
-                freest = self._freest(now)
+                freest, least = None, 1.0
+                for service in self.services:
+                    load = len(service.holders) / service.window.size
+                    if load < least and self._open(service, now) and service.number not in self._suspects.by_server:
+                        freest, least = service, load
                 if freest is None:
                     return
                 self._give(freest, request)
             heapq.heappop(self._queue)
 
     def _open(self, service: ServerSession, now: float) -> bool:
-        if self._held or not service.alive or service.stalled or now < service.paused_until:
+        if self.held or not service.alive or service.stalled or now < service.paused_until:
             return False
         return self._cap is None or self.taken < self._cap
-
-    def _freest(self, now: float) -> ServerSession | None:
-        best, least = None, 1.0
-        for service in self.services:
-            load = len(service.holders) / service.window.size
-            if load < least and self._open(service, now) and not self._suspects.apart(service.number):
-                best, least = service, load
-        return best
 
     def _give(self, service: ServerSession, request: Request) -> None:
         service.enter(request)

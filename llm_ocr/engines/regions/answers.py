@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_ocr.engines.regions.detection import CHART, FORMULA, READ, SKIP, TEXT, Assigned, Layout, Region
-from llm_ocr.engines.vlm.judging import summarized
+from llm_ocr.engines.regions.detection import CHART, FORMULA, READ, SKIP, TEXT, Layout, Region
 from llm_ocr.engines.vlm.placing import with_crops
-from llm_ocr.engines.vlm.retry import Tries, joined
+from llm_ocr.engines.vlm.retry import Tries, joined, summarized
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.labels import kind_of, labelled, normal, with_captions
@@ -39,18 +38,18 @@ _BY_LABEL = frozenset(
 )
 
 
-def merged(read: Iterable[tuple[Assigned, Sequence[Block]]]) -> tuple[Block, ...]:
+def merged(read: Iterable[tuple[Region, Sequence[Block]]]) -> tuple[Block, ...]:
     """Return the page's blocks with kinds by region label, numbers in their formulas, captions at their figures.
 
     Args:
         read: Regions in reading order, each with the blocks of its answer (empty without an answer). The boxes of the
             blocks are relative to the region.
     """
-    placed = [(assigned, list(_placed(assigned.region, assigned.task, blocks))) for assigned, blocks in read]
-    formulas = [(assigned.region.box, blocks) for assigned, blocks in placed if assigned.task == FORMULA]
-    for assigned, blocks in placed:
-        number = _NUMBER.fullmatch(_words(blocks)) if normal(assigned.region.label) == "formula_number" else None
-        formula = _nearest(assigned.region.box, formulas) if number else None
+    placed = [(region, list(_placed(region, blocks))) for region, blocks in read]
+    formulas = [(region.box, blocks) for region, blocks in placed if region.task == FORMULA]
+    for region, blocks in placed:
+        number = _NUMBER.fullmatch(_words(blocks)) if normal(region.label) == "formula_number" else None
+        formula = _nearest(region.box, formulas) if number else None
         # Move the number into its formula. A number without a formula, or whose formula has no place, is unchanged.
         last = formula[-1] if formula else None
         if number and formula and last and last.kind is BlockKind.FORMULA and last.text.endswith(_END):
@@ -61,9 +60,9 @@ def merged(read: Iterable[tuple[Assigned, Sequence[Block]]]) -> tuple[Block, ...
     return with_captions(tuple(block for _, blocks in placed for block in blocks))
 
 
-def _placed(region: Region, task: str, blocks: Sequence[Block]) -> Iterator[Block]:
+def _placed(region: Region, blocks: Sequence[Block]) -> Iterator[Block]:
     """Yield a region's blocks with boxes on the page."""
-    label, box = region.label, region.box
+    label, box, task = region.label, region.box, region.task
     kind = kind_of(label)
     if task in (SKIP, CHART):
         yield Block(BlockKind.FIGURE, box, label=label, described=_words(blocks) if task == CHART else "")
@@ -134,10 +133,10 @@ class Outcome:
     Regions with the same image share one result.
     """
 
-    regions: tuple[Assigned, ...]
+    regions: tuple[Region, ...]
     asked: tuple[Tries[Blocks] | None, ...] = ()  # of the requested regions, in order
 
-    def pairs(self) -> list[tuple[Assigned, Tries[Blocks] | None]]:
+    def pairs(self) -> list[tuple[Region, Tries[Blocks] | None]]:
         """Return every region with its result; None for a region that was not requested."""
         left = iter(self.asked)
         return [(region, next(left) if region.task in READ else None) for region in self.regions]
@@ -145,11 +144,6 @@ class Outcome:
     def requested(self) -> list[Tries[Blocks]]:
         """Return the distinct results."""
         return list({id(tries): tries for tries in self.asked if tries is not None}.values())
-
-    def unread(self) -> bool:
-        """Whether regions were requested and no answer is usable."""
-        asked = self.requested()
-        return bool(asked) and not any(tries.best for tries in asked)
 
     def failures(self) -> list[PageFailure]:
         """Return the failures of regions that are unread or degraded."""
@@ -186,7 +180,7 @@ def attempt_of(engine: str, layout: Layout, outcome: Outcome, labels: frozenset[
         outcome: Results of the regions.
         labels: Labels of figures that are cut out; None: all.
     """
-    blocks = merged((item, tries.best.result if tries and tries.best else ()) for item, tries in outcome.pairs())
+    blocks = merged((region, tries.best.result if tries and tries.best else ()) for region, tries in outcome.pairs())
     failures = outcome.failures()
     rows = outcome.rows()
     asked = outcome.requested()
@@ -257,13 +251,12 @@ def _detail(outcome: Outcome, failed: int) -> str:
     """Return the unread and degraded regions, then the losses in the others."""
     lost: list[str] = []
     losses: list[str] = []
-    for item, tries in outcome.pairs():
+    for region, tries in outcome.pairs():
         if tries is None:
             continue
-        failure, best = tries.failure, tries.best
-        box = item.region.box
+        failure, best, box = tries.failure, tries.best, region.box
         left, top, right, bottom = (round(100 * side) for side in (box.x0, box.y0, box.x1, box.y1))
-        where = f"{item.region.label} at {left},{top} to {right},{bottom} %"
+        where = f"{region.label} at {left},{top} to {right},{bottom} %"
         if failure is not None:
             kept = "" if best else "no text was read"
             detail = joined(failure.reason.value, tries.shortfall or failure.detail, kept)
@@ -277,14 +270,14 @@ def _detail(outcome: Outcome, failed: int) -> str:
 def _raw(outcome: Outcome) -> str:
     """Return the regions and their raw answers as JSON."""
     rows = []
-    for item, tries in outcome.pairs():
-        region, box = item.region, item.region.box
+    for region, tries in outcome.pairs():
+        box = region.box
         rows.append(
             {
                 "label": region.label,
                 "box": [round(side, 4) for side in (box.x0, box.y0, box.x1, box.y1)],
                 "score": round(region.score, 4),
-                "task": item.task,
+                "task": region.task,
                 "answer": tries.best.raw if tries and tries.best else None,
             }
         )

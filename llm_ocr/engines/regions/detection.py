@@ -21,6 +21,7 @@ class Region:
     box: Box
     score: float = 1.0  # 0..1
     order: int | None = None  # position in reading order; None if unknown
+    task: str = ""  # what is done with it, once `assigned`
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +147,7 @@ _AROUND = frozenset({"reference"})
 _SPECK = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """Region and its task."""
-
-    region: Region
-    task: str
-
-
-def assigned(found: Iterable[Region], task: Callable[[str], str]) -> tuple[Assigned, ...]:
+def assigned(found: Iterable[Region], task: Callable[[str], str]) -> tuple[Region, ...]:
     """Return the relevant regions with their tasks in reading order; `abandon` regions are dropped."""
     clipped = (replace(region, box=region.box.clipped()) for region in found)
     visible = [region for region in clipped if region.box.width > _SPECK and region.box.height > _SPECK]
@@ -167,39 +160,38 @@ def assigned(found: Iterable[Region], task: Callable[[str], str]) -> tuple[Assig
             for other in distinct
         ):
             distinct.append(region)
-    kept = [Assigned(region, task(region.label)) for region in distinct]
+    kept = [replace(region, task=task(region.label)) for region in distinct]
     if len(kept) > 1:
-        kept = [item for item in kept if item.task != SKIP or item.region.box.area <= _PAPER]
+        kept = [region for region in kept if region.task != SKIP or region.box.area <= _PAPER]
     # Drop boxes that only enclose others, then regions that are read as part of another region.
     kept = [
-        item
-        for item in kept
-        if normal(item.region.label) not in _AROUND or not any(_is_part(other, item) for other in kept)
+        region
+        for region in kept
+        if normal(region.label) not in _AROUND or not any(_is_part(other, region) for other in kept)
     ]
-    kept = [item for item in kept if not any(_is_part(item, other) and _includes_result(other, item) for other in kept)]
-    return tuple(in_order([item for item in kept if item.task != ABANDON]))
+    kept = [region for region in kept if not any(_is_read_with(region, other) for other in kept)]
+    return tuple(in_order([region for region in kept if region.task != ABANDON]))
 
 
-def _is_part(part: Assigned, whole: Assigned) -> bool:
-    inner, outer = part.region.box, whole.region.box
+def _is_part(part: Region, whole: Region) -> bool:
+    inner, outer = part.box, whole.box
     return part is not whole and inner.area < outer.area and inner.covered_by(outer) >= _INSIDE
 
 
-def _includes_result(whole: Assigned, part: Assigned) -> bool:
-    """Return whether the result for `whole` includes that for `part`.
+def _is_read_with(part: Region, whole: Region) -> bool:
+    """Return whether a region is a part of another, whose result includes its own.
 
     A picture inside a text is not read with the text. An `abandon` region does not include regions that would be read.
     """
-    if whole.task == ABANDON:
-        return part.task == ABANDON
-    return part.task != SKIP or whole.task in (SKIP, TABLE)
+    included = part.task == ABANDON if whole.task == ABANDON else part.task != SKIP or whole.task in (SKIP, TABLE)
+    return included and _is_part(part, whole)
 
 
-def in_order(found: Sequence[Assigned]) -> list[Assigned]:
+def in_order(found: Sequence[Region]) -> list[Region]:
     """Return the regions in the detector's order if known, otherwise by columns."""
-    if all(item.region.order is not None for item in found):
-        return sorted(found, key=lambda item: item.region.order or 0)
-    return [found[place] for place in by_columns([item.region.box for item in found])]
+    if all(region.order is not None for region in found):
+        return sorted(found, key=lambda region: region.order or 0)
+    return [found[place] for place in by_columns([region.box for region in found])]
 
 
 def by_columns(boxes: Sequence[Box]) -> list[int]:

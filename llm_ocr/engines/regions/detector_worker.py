@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,23 +152,11 @@ def _turns(logits: Any) -> list[int]:
 # Worker process.
 
 
-def region_to_wire(region: Region) -> list[Any]:
-    """Return label, score, the box's sides, and order."""
-    box = region.box
-    return [region.label, region.score, box.x0, box.y0, box.x1, box.y1, region.order]
-
-
-def region_from_wire(wire: Sequence[Any]) -> Region:
-    """Convert the result of `region_to_wire` back."""
-    label, score, x0, y0, x1, y1, order = wire
-    return Region(str(label), Box(x0, y0, x1, y1), score, order)
-
-
 def page_from_wire(wire: Mapping[str, Any]) -> tuple[Region, ...] | PageFailure:
     """Return a page's regions or its failure."""
     if "failure" in wire:
         return PageFailure(Reason(wire["failure"]), str(wire["detail"]))
-    return tuple(map(region_from_wire, wire["regions"]))
+    return tuple(Region(str(label), Box(*sides), score, order) for label, score, *sides, order in wire["regions"])
 
 
 def _load(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +171,7 @@ def _detect(payload: Mapping[str, Any]) -> dict[str, Any]:
         "pages": [
             {"failure": page.reason.value, "detail": page.detail}
             if isinstance(page, PageFailure)
-            else {"regions": [region_to_wire(region) for region in page]}
+            else {"regions": [[found.label, found.score, *astuple(found.box), found.order] for found in page]}
             for page in pages
         ]
     }

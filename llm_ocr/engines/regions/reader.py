@@ -14,8 +14,8 @@ from llm_ocr.engines.regions.answers import (
     with_regions,
     with_rows,
 )
-from llm_ocr.engines.regions.detection import READ, Assigned, Detector, Layout, assigned, task_of
-from llm_ocr.engines.vlm.judging import Verdict, judge_page
+from llm_ocr.engines.regions.detection import READ, Detector, Layout, Region, assigned, task_of
+from llm_ocr.engines.slices import Cropper
 from llm_ocr.engines.vlm.reader import UNDRAWN
 from llm_ocr.engines.vlm.requests import (
     Images,
@@ -27,10 +27,10 @@ from llm_ocr.engines.vlm.requests import (
     request_of,
     what_fits,
 )
-from llm_ocr.engines.vlm.retry import Ladder, Tries, joined, run_attempts, rungs_for
+from llm_ocr.engines.vlm.retry import Ladder, Tries, Verdict, joined, judge_page, run_attempts, rungs_for
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
-from llm_ocr.types import Attempt, BlockKind, Box, EncodedImage, Page, Reason, Status
+from llm_ocr.types import Attempt, BlockKind, EncodedImage, Page, Reason, Status
 
 # Crops of regions within limits.
 
@@ -45,14 +45,11 @@ MOST_BYTES = 64 << 20
 _BLANK_BYTES, _BLANK_LEAST = 0.02, 2000
 
 
-class RegionTools(ImageTools, Protocol):
+class RegionTools(ImageTools, Cropper, Protocol):
     """Work on images in other processes. Raises `PageFailure` if the work fails."""
 
     async def blank(self, image: EncodedImage) -> bool:
         """Return whether the image is blank."""
-
-    async def crops(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
-        """Return the parts of an image under relative boxes, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +71,22 @@ class TooMany(Exception):
 
 
 async def cut(
-    page_id: str, image: EncodedImage, wanted: Sequence[Assigned], modes: Mapping[str, str], tools: RegionTools
+    page_id: str, image: EncodedImage, wanted: Sequence[Region], modes: Mapping[str, str], tools: RegionTools
 ) -> list[Piece | None]:
     """Return the crops with their requests; None for a blank region. Raises `TooMany` and `PageFailure`."""
-    area = sum(item.region.box.area for item in wanted)
+    area = sum(region.box.area for region in wanted)
     if len(wanted) > MOST_REGIONS or area > MOST_AREA:
         raise TooMany(f"{len(wanted)} regions were found, {area:.1f} times the page")
     if not wanted:
         return []
-    images = await tools.crops(image, [item.region.box for item in wanted])
+    images = await tools.crop(image, [region.box for region in wanted])
     size = sum(len(image.data) for image in images)
     if size > MOST_BYTES:
         raise TooMany(f"its {len(wanted)} regions take {size >> 20} MiB")
     blank = await asyncio.gather(*(_blank(image, tools) for image in images))
     return [
-        None if empty else Piece(f"{page_id}-r{number:02}", crop, modes[item.task], item.region.box.area)
-        for number, (item, crop, empty) in enumerate(zip(wanted, images, blank, strict=True), start=1)
+        None if empty else Piece(f"{page_id}-r{number:02}", crop, modes[region.task], region.box.area)
+        for number, (region, crop, empty) in enumerate(zip(wanted, images, blank, strict=True), start=1)
     ]
 
 
@@ -107,7 +104,7 @@ async def _blank(image: EncodedImage, tools: RegionTools) -> bool:
 
 
 #: Increased when a change alters results for the same regions and answers; part of the key.
-RESULT_VERSION = 2
+RESULT_VERSION = 3
 #: Share of a page without text from which a picture may contain the text. The page is then read as a whole.
 _PICTURE = 0.5
 _NOTHING_FOUND = "no region to be read was found on it"
@@ -172,12 +169,7 @@ class LayoutReader:
         return {**self.whole.identity(), "layout_first": by_regions}
 
     async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
-        """Read the page and return the best available result.
-
-        Raises:
-            PageFailure: No answer is usable.
-            ServerError: No server is available.
-        """
+        """Read a page; see `PageReader.read`. Raises `ServerError` if no server is available."""
         if page.evidence is not None and (page.evidence.no_ink or page.evidence.undrawn > UNDRAWN):
             return await self.whole.read(page, on_dispatched)
         try:
@@ -214,9 +206,8 @@ class LayoutReader:
 
         async def judge(answer: Completion, step: Step) -> Verdict[Blocks]:
             nonlocal blank, empty
-            verdict = judge_page(
-                answer, profile.parsers.get(step.mode) or profile.parsers[""], images.frame(step.scale)
-            )
+            parse = profile.parsers.get(step.mode) or profile.parsers[""]
+            verdict = judge_page(answer, parse, images.frame(step.scale), profile.prompts[step.mode])
             if verdict.reason is None:
                 return verdict
             empty += verdict.reason is Reason.EMPTY
@@ -258,7 +249,7 @@ class _Reading:
         self._outcome = Outcome(assigned(layout.regions, lambda label: task_of(label, reader.tasks, able)))
 
     async def run(self) -> Attempt:
-        wanted = [item for item in self._outcome.regions if item.task in READ]
+        wanted = [region for region in self._outcome.regions if region.task in READ]
         if not wanted:
             return await self._without_text()
         reader = self._reader
@@ -269,10 +260,11 @@ class _Reading:
         except PageFailure as failure:
             return await self.whole(f"its regions were not cut out: {failure.why}", failure)
         self._outcome = Outcome(self._outcome.regions, await self._complete_all(pieces))
-        if self._outcome.unread():
+        asked = self._outcome.requested()
+        if asked and not any(tries.best for tries in asked):
             failures = self._outcome.failures()
             first = failures[0]
-            if all(tries.final for tries in self._outcome.requested()):
+            if all(tries.final for tries in asked):
                 # Regions that kill the server are not tried in another way.
                 raise self._failed(first, f"none of its {len(failures)} regions could be read") from first
             why = f"none of its {len(failures)} regions could be read ({joined(first.reason.value, first.detail)})"
@@ -316,7 +308,7 @@ class _Reading:
         if not pictures:
             return await self.whole(_NOTHING_FOUND, None)
         figures = self._by_regions()
-        if sum(item.region.box.area for item in pictures) <= _PICTURE:
+        if sum(region.box.area for region in pictures) <= _PICTURE:
             return figures
         try:
             read = await self.whole(_NOTHING_FOUND, None)

@@ -185,11 +185,6 @@ class Limits:
     max_num_batched_tokens: int | None = None
 
 
-def served_name(profile: Profile, options: ServeOptions) -> str:
-    """Return the name under which the managed server serves the model."""
-    return options.model or profile.model
-
-
 def serve_command(
     profile: Profile,
     options: ServeOptions,
@@ -223,7 +218,7 @@ def serve_command(
         if name is None or " " in name:
             hint = "Use the form `vllm_arg=--name=value`."
             raise UsageError(f"`vllm_arg`: {group[0]!r} is not an argument of vLLM", hint=hint)
-    model = served_name(profile, options)
+    model = options.model or profile.model
     sizes = options.sizes
     # A profile's revision belongs to the profile's model and is meaningless for another model.
     own_revision = profile.revision if options.model in (None, profile.model) else None

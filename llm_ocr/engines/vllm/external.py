@@ -9,8 +9,7 @@ import aiohttp
 
 from llm_ocr.engines import Address, ServerFacts
 from llm_ocr.engines.client.connections import open_session, read_whole
-from llm_ocr.engines.client.endpoint import LONGEST, Endpoint
-from llm_ocr.engines.client.probing import identity
+from llm_ocr.engines.client.endpoint import LONGEST, Endpoint, identity
 from llm_ocr.errors import ServerError
 
 _HEALTH_TIMEOUT = 10.0  # seconds for /health

@@ -22,13 +22,12 @@ from llm_ocr.engines.vllm.command import (
     reached_at,
     secrets_of,
     serve_command,
-    served_name,
     server_env,
     shown,
     with_own_processor,
 )
 from llm_ocr.engines.vllm.external import look
-from llm_ocr.engines.vllm.log import Diagnosis, ServerLog, hint_for, shortened
+from llm_ocr.engines.vllm.log import Diagnosis, ServerLog, shortened
 from llm_ocr.engines.vllm.process import ServerProcess
 from llm_ocr.errors import ServerError, install_command
 from llm_ocr.models.choosing import numbers
@@ -70,9 +69,9 @@ class Release:
     It is found without starting vLLM if possible: a start takes 10 s.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._command = tuple(command)
-        self._environment = environment
+    def __init__(self, options: ServeOptions) -> None:
+        self._command = options.command
+        self._environment = server_env(options)
         self._lock = asyncio.Lock()
         self._version: str | None = None
 
@@ -190,7 +189,7 @@ class VllmServer:
         self._pace = pace
         self._key = f"key-{secrets.token_hex(32)}"  # neither an argument nor a number for YAML
         self._environment = server_env(options, key=self._key, devices=devices)
-        self._release = release or Release(options.command, self._environment)
+        self._release = release or Release(options)
         path = options.log_folder / f"vllm-{index}.log" if options.log_folder else None
         self._log = ServerLog(path, secrets=[self._key, *secrets_of(self._environment)])
         self._limits = Limits()
@@ -245,7 +244,7 @@ class VllmServer:
             if self._process is not None:
                 await self._process.stop(self._pace.stop_timeout)
             if starved and not self._lower():
-                raise ServerError(f"{self._name} is out of memory again", hint=hint_for(Diagnosis.OUT_OF_MEMORY))
+                raise ServerError(f"{self._name} is out of memory again", hint=Diagnosis.OUT_OF_MEMORY.hint)
             return await self._bring_up(again=True)
 
     async def ended(self) -> str:
@@ -307,7 +306,8 @@ class VllmServer:
             words = with_own_processor(words)
         prefix = len(options.command)
         self._words = [*found(words[:prefix], self._environment.get("PATH")), *words[prefix:]]
-        address = Address(reached_at(options.host, port), served_name(self._profile, options), self._key)
+        model = options.model or self._profile.model
+        address = Address(reached_at(options.host, port), model, self._key)
         self._log.begin(self.command)
         if not self._starts:  # later commands differ only in the port and in the reported lower limits
             self._say(f"{self._name}: {self.command}")
@@ -317,7 +317,7 @@ class VllmServer:
             words = self._words
             if options.shares_files:
                 # Not in the command, which all local users see, and not in the environment (see `server_env`).
-                words = [*words, "--config", write_key(Path(folder), self._key)]
+                words = [*words, "--config", _write_key(folder, self._key)]
             process = self._process = await ServerProcess.start(words, self._environment, self._log)
             try:
                 facts = await self._until_ready(process, address, began)
@@ -372,7 +372,8 @@ class VllmServer:
     def _failed(self, what: str) -> ServerError:
         lines = "\n".join(f"  {shortened(line, 500)}" for line in self._log.informative_lines())
         where = f"\nFull log: {self._log.path}" if self._log.path else ""
-        hint = hint_for(self._log.diagnosis) or (_KILLED if "SIGKILL" in what else "")
+        diagnosis = self._log.diagnosis
+        hint = diagnosis.hint if diagnosis else _KILLED if "SIGKILL" in what else ""
         return ServerError(f"{what}:\n{lines}{where}" if lines else f"{what}; it printed nothing", hint=hint)
 
     def _lower(self) -> bool:
@@ -400,9 +401,9 @@ class VllmServer:
         return True
 
 
-def write_key(folder: Path, key: str) -> str:
+def _write_key(folder: str, key: str) -> str:
     """Write a configuration file of vLLM with the key, which only this user can read; return its path."""
-    file = folder / "key.yaml"
+    file = Path(folder, "key.yaml")
     file.touch(mode=0o600)
     file.write_text(f"api-key: {key}\n")
     return str(file)
@@ -431,7 +432,7 @@ def servers(
         release: Version of vLLM; None: determined from the options.
         before: Awaited by each server before its first start.
     """
-    release = release or release_of(options)
+    release = release or Release(options)
     made: list[VllmServer] = []
     last_on: dict[str, VllmServer] = {}
     for index, device in enumerate(devices):
@@ -450,8 +451,3 @@ def servers(
         last_on[device] = server
         made.append(server)
     return made
-
-
-def release_of(options: ServeOptions) -> Release:
-    """Return the version of the vLLM that the options start."""
-    return Release(options.command, server_env(options))

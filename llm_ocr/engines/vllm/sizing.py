@@ -1,4 +1,4 @@
-"""Plan the servers of one machine: their number, the GPUs of each, and their sizes. Pure.
+"""Plan the servers of one machine: their number, the GPUs of each, and their sizes.
 
 Measured on one H200 with 16 cores (vLLM 0.25.1, DeepSeek-OCR's architecture, 1,000 tokens per page, 26 November 2026;
 benchmarks/results/gpu_h200.json):
@@ -14,12 +14,17 @@ its memory. It is not on a slower GPU, which the engines would only share: each 
 One thread decoded and preprocessed 6.6 images per second, and eight up to 30.
 """
 
+import importlib.util
 import math
+import re
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from llm_ocr.config.environment import environment
 from llm_ocr.engines.vllm.command import ServeOptions, Sizes, number_of, value_of
-from llm_ocr.errors import UsageError
+from llm_ocr.errors import ServerError, UsageError
 from llm_ocr.models.choosing import BESIDE, KV_BYTES, share_of
 from llm_ocr.models.profile import Profile
 from llm_ocr.types import plural
@@ -65,7 +70,7 @@ def plan(
     Args:
         profile: Profile of the model.
         options: Options of the servers.
-        gpus: Names as in CUDA_VISIBLE_DEVICES (`hardware.gpus`); empty without GPUs.
+        gpus: Names as in CUDA_VISIBLE_DEVICES (`gpus`); empty without GPUs.
         cores: Cores of this machine.
         memory: Bytes of each GPU by name; empty if unknown.
         capability: Major compute capability of each GPU by name; empty if unknown.
@@ -74,8 +79,9 @@ def plan(
     Raises:
         UsageError: There are not enough GPUs, or several servers per GPU contradict another option.
     """
-    groups = _groups(profile, options, gpus)
-    needed, parallel = _needed(profile, options)
+    split, copies = split_over(profile, options)
+    needed, parallel = split * copies, copies > 1
+    groups = _groups(options, gpus, needed, parallel=parallel)
     given = [*profile.server_args, *options.preset, *options.args]
     chosen = options.gpu_memory_utilization is not None or any(
         value_of(given, name) is not None for name in ("gpu-memory-utilization", "kv-cache-memory-bytes")
@@ -114,14 +120,8 @@ def plan(
     return Plan(tuple(group for group in groups for _ in range(engines)), sizes, why)
 
 
-def split_over(profile: Profile, options: ServeOptions) -> int:
-    """Return the number of GPUs that one copy of the model is split over."""
-    return _split(profile, options)[0]
-
-
-def _groups(profile: Profile, options: ServeOptions, gpus: Sequence[str]) -> list[str]:
-    """Return CUDA_VISIBLE_DEVICES of each group of GPUs; "" leaves it unchanged."""
-    needed, parallel = _needed(profile, options)
+def _groups(options: ServeOptions, gpus: Sequence[str], needed: int, *, parallel: bool) -> list[str]:
+    """Return CUDA_VISIBLE_DEVICES of each group of `needed` GPUs; "" leaves it unchanged."""
     if not gpus:
         return [""] * (options.replicas or 1)
     possible = len(gpus) // needed
@@ -138,13 +138,7 @@ def _groups(profile: Profile, options: ServeOptions, gpus: Sequence[str]) -> lis
     return [",".join(gpus[start : start + needed]) for start in range(0, wanted * needed, needed)]
 
 
-def _needed(profile: Profile, options: ServeOptions) -> tuple[int, bool]:
-    """Return the GPUs of one server, and whether it is data parallel."""
-    split, data = _split(profile, options)
-    return split * data, data > 1
-
-
-def _split(profile: Profile, options: ServeOptions) -> tuple[int, int]:
+def split_over(profile: Profile, options: ServeOptions) -> tuple[int, int]:
     """Return the GPUs of one copy of the model, and the copies in one server."""
     # The precedence of `serve_command`: `vllm_arg` over options over the profile.
     tensor = number_of(options.args, "tensor-parallel-size") or options.tensor_parallel
@@ -154,3 +148,87 @@ def _split(profile: Profile, options: ServeOptions) -> tuple[int, int]:
     tensor = tensor or number_of(profile.server_args, "tensor-parallel-size") or 1
     data = data or number_of(profile.server_args, "data-parallel-size") or 1
     return tensor * pipeline, data
+
+
+# GPUs of this machine, and whether vLLM is installed on it.
+
+
+#: `nvidia-smi -L`: "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-…)", followed by "  MIG 1g.5gb Device 0: (UUID: MIG-…)".
+_GPU = re.compile(r"^GPU (\d+):.*\(UUID: ([^)]+)\)", re.MULTILINE)
+_MIG = re.compile(r"^\s+MIG .*\(UUID: (MIG-[^)]+)\)", re.MULTILINE)
+
+
+def gpus() -> tuple[str, ...]:
+    """Return the GPUs that this process may use, as in CUDA_VISIBLE_DEVICES: number or UUID.
+
+    The result is empty without an NVIDIA driver.
+    """
+    listed = parsed(_nvidia_smi("-L"))
+    return visible(listed, environment().get("CUDA_VISIBLE_DEVICES")) if listed else ()
+
+
+def gpu_memory() -> dict[str, int]:
+    """Return the bytes of memory of each GPU that this process may use, by the names of `gpus`.
+
+    GPUs of unknown memory are missing: parts of a divided GPU have less memory than the reported total.
+    """
+    mebibytes = numbers_in(_nvidia_smi("--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits"))
+    return {name: mebibytes[name] << 20 for name in gpus() if name in mebibytes}
+
+
+def gpu_capability() -> dict[str, int]:
+    """Return the major compute capability of each GPU that this process may use, by the names of `gpus`."""
+    majors = numbers_in(_nvidia_smi("--query-gpu=index,uuid,compute_cap", "--format=csv,noheader"))
+    return {name: majors[name] for name in gpus() if name in majors}
+
+
+def numbers_in(text: str) -> dict[str, int]:
+    """Return the whole number in each row of `nvidia-smi --query-gpu=index,uuid,...`, by the GPU's number and UUID."""
+    rows = [[part.strip() for part in line.split(",")] for line in text.splitlines()]
+    numbers = {name: row[2].partition(".")[0] for row in rows if len(row) == 3 for name in row[:2]}
+    return {name: int(number) for name, number in numbers.items() if number.isdigit()}
+
+
+def vllm_installed(command: Sequence[str] = ("vllm",)) -> bool:
+    """Return whether this command can start servers."""
+    package = importlib.util.find_spec("vllm") if tuple(command) == ("vllm",) else None
+    if package is not None and package.origin is not None:  # a folder of that name is not a package
+        return True
+    from llm_ocr.engines.vllm.server import found
+
+    try:
+        found(command, environment().get("PATH"))
+    except ServerError:
+        return False
+    return True
+
+
+def parsed(text: str) -> tuple[str, ...]:
+    """Parse the output of `nvidia-smi -L`: numbers, or the UUIDs of the parts of a divided GPU (MIG)."""
+    parts = tuple(_MIG.findall(text))
+    return parts or tuple(number for number, _ in _GPU.findall(text))
+
+
+def visible(listed: Sequence[str], setting: str | None) -> tuple[str, ...]:
+    """Return the listed devices that CUDA_VISIBLE_DEVICES allows; CUDA stops at the first missing device."""
+    if setting is None:
+        return tuple(listed)
+    kept: list[str] = []
+    for name in (part.strip() for part in setting.split(",")):
+        there = name in listed or name.startswith(("GPU-", "MIG-"))
+        if not there or name in kept:
+            break
+        kept.append(name)
+    return tuple(kept)
+
+
+def _nvidia_smi(*arguments: str) -> str:
+    """Return the output of `nvidia-smi`; "" without it."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ""
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""  # vLLM could not use a hung or unreachable driver either
+    return done.stdout if done.returncode == 0 else ""

@@ -6,7 +6,6 @@ from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine, noop
 from llm_ocr.engines.descriptions import MODES, known_text
-from llm_ocr.engines.vlm.judging import Description, Verdict, judge_figure
 from llm_ocr.engines.vlm.requests import (
     DescribeOptions,
     Step,
@@ -15,7 +14,7 @@ from llm_ocr.engines.vlm.requests import (
     request_of,
     what_fits,
 )
-from llm_ocr.engines.vlm.retry import Ladder, Tries, run_attempts, rungs_for
+from llm_ocr.engines.vlm.retry import Description, Ladder, Tries, Verdict, judge_figure, run_attempts, rungs_for
 from llm_ocr.errors import UsageError
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.profiles.shared import CLASSES, classify_prompt, follows_instructions, structured_outputs
@@ -83,12 +82,7 @@ class ModelFigureReader:
     async def describe(
         self, figure: Figure, page_id: str, document_id: str, on_dispatched: Callable[[], None] = noop
     ) -> FigureRecord:
-        """Describe a figure and return the best available result.
-
-        Raises:
-            PageFailure: No answer is usable.
-            ServerError: No server is available.
-        """
+        """Describe a figure; see `FigureReader.describe`. Raises `ServerError` if no server is available."""
         own_prompt = self._options.prompt is not None
 
         async def make_request(step: Step) -> CompletionRequest:

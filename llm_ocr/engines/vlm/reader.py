@@ -6,9 +6,8 @@ from dataclasses import asdict, replace
 from types import TracebackType
 from typing import Any
 
-from llm_ocr.engines import Completion, CompletionRequest, Engine, Inspection, PageInspector, PageReader, noop
+from llm_ocr.engines import Completion, CompletionRequest, Engine, Inspection, LocalReader, PageReader, noop
 from llm_ocr.engines.descriptions import MODES
-from llm_ocr.engines.vlm.judging import Verdict, judge_page, worth_of
 from llm_ocr.engines.vlm.placing import mentions_figures, with_crops, with_detected
 from llm_ocr.engines.vlm.requests import (
     PLACE,
@@ -25,9 +24,9 @@ from llm_ocr.engines.vlm.requests import (
     tokens,
     what_fits,
 )
-from llm_ocr.engines.vlm.retry import Ladder, Tries, joined, run_attempts, rungs_for
+from llm_ocr.engines.vlm.retry import Ladder, Tries, Verdict, joined, judge_page, run_attempts, rungs_for, worth_of
 from llm_ocr.errors import PageFailure, UsageError
-from llm_ocr.models.parsers import gives_places
+from llm_ocr.models.choosing import gives_boxes
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles
 from llm_ocr.types import Attempt, Block, Page, Reason, Status
@@ -120,7 +119,7 @@ class PageReading:
             self._rotations = [self._images.rotation]
         ladder = Ladder(reader.first, reader.rungs)
         if self._page.again:
-            ladder.climb()  # the first rung was not good enough
+            ladder.climbed += 1  # the first rung was not good enough
 
         def on_sent() -> None:
             on_dispatched()
@@ -190,7 +189,8 @@ class PageReading:
         """Judge an answer; a page that is not upright is turned, and its request repeated."""
         reader, images = self._reader, self._images
         parsers = reader.profile.parsers
-        verdict = judge_page(answer, parsers.get(step.mode) or parsers[""], images.frame(step.scale))
+        parse = parsers.get(step.mode) or parsers[""]
+        verdict = judge_page(answer, parse, images.frame(step.scale), reader.prompt(step.mode))
         verdict = replace(verdict, mode=step.mode, rotation=images.rotation)
         notes = verdict.notes
         if notes is not None and notes.is_rotation_valid is False and reader.options.rotate != "never":
@@ -319,7 +319,7 @@ class PageReading:
 
 
 #: Increased when a change alters results for the same answers, parsers included; part of the key.
-RESULT_VERSION = 3
+RESULT_VERSION = 4
 #: Pages that may wait for figure detection before requests are delayed: about as many megabytes.
 _WAITING = 128
 #: Parallel inspections of pages that the model still reads. Pages with a complete answer do not wait here.
@@ -343,7 +343,7 @@ class ModelReader:
         tools: ImageTools,
         options: ReadOptions | None = None,
         fallback: PageReader | None = None,
-        inspector: PageInspector | None = None,
+        inspector: LocalReader | None = None,
         rule: QualityRule | None = None,
     ) -> None:
         """Configure the reader. Raises `UsageError` for a mode that the profile lacks, or an unsupported anchor."""
@@ -430,16 +430,11 @@ class ModelReader:
     def detects_figures(self, mode: str) -> bool:
         """Return whether the figures of an answer in a mode are those detected on the page."""
         source = self.options.figures_from
-        from_page = source == "page" or (source == "auto" and not has_places(self.profile, mode))
+        from_page = source == "page" or (source == "auto" and not gives_boxes(self.profile, mode))
         return from_page and self.inspector is not None
 
     async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
-        """Read a page and return the best available result.
-
-        Raises:
-            PageFailure: No answer is usable.
-            ServerError: No server is available.
-        """
+        """Read a page; see `PageReader.read`. Raises `ServerError` if no server is available."""
         reading = PageReading(self, page)
         try:
             return await reading.run(on_dispatched)
@@ -452,8 +447,3 @@ class ModelReader:
             await self.fallback.close()
         if self.inspector is not None:
             await self.inspector.close()
-
-
-def has_places(profile: Profile, mode: str) -> bool:
-    """Return whether the answers in a mode include the places of figures."""
-    return bool(profile.figure_labels) and gives_places(profile.parsers.get(mode) or profile.parsers[""])

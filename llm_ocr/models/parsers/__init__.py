@@ -6,12 +6,10 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from llm_ocr.errors import UsageError
-from llm_ocr.models.parsers.doctags import parse_doctags
-from llm_ocr.models.parsers.front_matter import parse_front_matter
-from llm_ocr.models.parsers.grounding import parse_grounding, parse_spotting
 from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1, parse_qwen_html, parse_surya
 from llm_ocr.models.parsers.layout_json import parse_dots, parse_dots_layout_only, parse_json, parse_surya_layout
 from llm_ocr.models.parsers.markdown import (
+    parse_front_matter,
     parse_hunyuan,
     parse_lighton2,
     parse_lighton2_plain,
@@ -19,8 +17,16 @@ from llm_ocr.models.parsers.markdown import (
     parse_ovis,
     parse_qwen_markdown,
 )
-from llm_ocr.models.parsers.markers import parse_lighton3, parse_mineru_layout, parse_nemotron, parse_unlimited
+from llm_ocr.models.parsers.markers import (
+    parse_grounding,
+    parse_lighton3,
+    parse_mineru_layout,
+    parse_nemotron,
+    parse_spotting,
+    parse_unlimited,
+)
 from llm_ocr.models.parsers.otsl import (
+    parse_doctags,
     parse_formula,
     parse_paddle_chart,
     parse_paddle_spotting,

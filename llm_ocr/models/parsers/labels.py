@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby, pairwise
 from math import hypot
+from typing import Any, TypeVar
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale
 from llm_ocr.models.parsers.pieces import closed_table, heading, markdown_pieces
@@ -124,6 +125,33 @@ class Split:
         return any(piece.label is not None for piece in self.pieces)
 
 
+_PieceT = TypeVar("_PieceT")
+
+
+def without_copies(pieces: Iterable[_PieceT], key: Callable[[_PieceT], Any], lost: list[str]) -> list[_PieceT]:
+    """Return the pieces without exact copies of others, which models repeat. Copies add a sentence to `lost`.
+
+    `key` returns a piece's label, place, and text, or None for a piece that is kept.
+    """
+    every = list(pieces)
+    seen: set[Any] = set()
+    kept: list[_PieceT] = []
+    for piece in every:
+        sign = key(piece)
+        if sign is None or sign not in seen:
+            kept.append(piece)
+            seen.add(sign)
+    if len(kept) < len(every):
+        lost.append(f"{len(every) - len(kept)} blocks that repeat another were left out")
+    return kept
+
+
+def key_of(piece: Marked) -> tuple[str, tuple[Box, ...], str] | None:
+    """Return the label, places, and text of a piece that `without_copies` compares; None without a place."""
+    text = piece.text.strip()
+    return (piece.label or "", tuple(piece.boxes), text) if piece.boxes and text else None
+
+
 def split_by_marker(text: str, spec: MarkerSpec, scale: Scale) -> Split:
     """Return the pieces of an answer. Never raises."""
     text, cut = without_cut(text, spec.cut)
@@ -133,6 +161,7 @@ def split_by_marker(text: str, spec: MarkerSpec, scale: Scale) -> Split:
             piece.parts = [spec.stray.sub("", part) for part in piece.parts]
         if piece.label is not None or piece.text.strip():
             split.pieces.append(piece)
+    split.pieces = without_copies(split.pieces, key_of, split.lost)
     if cut:
         split.lost.append("the answer ends within a marker")
     return split

@@ -4,9 +4,14 @@ This is the only form of dots.ocr and of Surya's layout, and the form of any mod
 malformed answers keep every readable object.
 """
 
+import json
 import re
+from ast import literal_eval
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from llm_ocr.models.parsers.coordinates import NUMBER, WHOLE_PAGE, Scale, from_1000, from_resized
@@ -19,10 +24,288 @@ from llm_ocr.models.parsers.labels import (
     unreadable,
     with_captions,
 )
-from llm_ocr.models.parsers.loose_json import read_loosely
 from llm_ocr.models.parsers.plain import parse_plain, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind
+
+# Repair of JSON strings with LaTeX in single backslashes. `\(` and `\alpha` are not JSON escapes and keep their
+# backslash. `\frac` and `\times` are escapes by accident: they decode to a form feed and a tab before the rest of a
+# command. No page contains these characters.
+
+
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|u[0-9a-fA-F]{0,3}\Z|(.)|\Z)", re.DOTALL)
+_PLAIN = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_BACK = {character: f"\\{letter}" for letter, character in _PLAIN.items() if letter.isalpha()}
+# Rests of commands after a control character that are not words of any language.
+_SURE = re.compile(
+    r"[\b\f\r](?=[A-Za-z])"
+    r"|\t(?=(?:imes|heta|ext|extbf|extit|extrm|exttt|ilde|riangle\w*|herefore|frac)(?![A-Za-z]))"
+    r"|\n(?=(?:abla|onumber|otin)(?![A-Za-z]))"
+)
+# Rests that may be words, used if the string contains a certain command. After a line end, no other word may follow.
+_LIKELY = re.compile(
+    r"\t(?=(?:o|op|an|anh|au|ag)(?![A-Za-z]))"
+    r"|\n(?=(?:u|e|eq|eg|ot|mid|leq|geq|olimits|rightarrow)\s{0,4}(?:[^A-Za-z\s]|\Z))"
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def unescaped(raw: str) -> str:
+    """Return the decoded content of a JSON string; an escape that was cut at the end is omitted."""
+    if "\\" not in raw:
+        return raw
+    sure = False
+
+    def plain(escape: re.Match[str]) -> str:
+        nonlocal sure
+        if escape[1]:
+            return chr(int(escape[1], 16))
+        letter = escape[2] or ""
+        if letter and letter not in _PLAIN:
+            sure = True
+            return escape[0]
+        return _PLAIN.get(letter, "")
+
+    text = _ESCAPE.sub(plain, raw)
+    if _SURROGATE.search(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return with_latex(text, sure=sure)
+
+
+def with_latex(text: str, *, sure: bool = False) -> str:
+    r"""Return the text with LaTeX commands restored that were decoded as escapes (`\frac`, `\beta`, `\nu` ...).
+
+    `sure` means that the string was written with single backslashes.
+    """
+    mended = _SURE.sub(lambda found: _BACK[found[0]], text)
+    if sure or mended != text:
+        mended = _LIKELY.sub(lambda found: _BACK[found[0]], mended)
+    return mended
+
+
+# Reader of cut or malformed JSON: missing commas and braces, unescaped quotes, LaTeX with single backslashes. One pass
+# with an explicit stack: time linear in the length, no recursion, for any text.
+
+
+_BEGIN = re.compile(r"[\[{]")
+_SPACE = re.compile(r"\s*+")
+_WORD = re.compile(r'[^\s{}\[\]:,"]++')
+_NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,4})?")
+_STRING = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None, "NaN": None, "None": None}
+# Possible text after a quote that ends a value in an object. Before other text, the quote is part of the string.
+_BEHIND_VALUE = re.compile(
+    r"""\s*+(?: \Z
+              | \}\s*+ (?: [,\]}{] | \Z | ``` )
+              | \]\s*+ (?: [,\]}] | \Z )
+              | ,\s*+ (?: "[^"\\]{0,40}+ (?: "\s*+: | "?+\s*+\Z ) | [\]}{] | \Z )
+              | "[\w -]{1,40}"\s*+: )""",
+    re.VERBOSE,
+)
+_KEY = re.compile(r'[^"\\{}\[\],:]{0,60}+(?:"|\Z)')
+_FIRST_KEY = re.compile(r'"[\w-]{1,40}"\s*+:\s*+\[')
+
+
+@dataclass(slots=True)
+class Loose:
+    """Result: all objects and lists in a text, in order."""
+
+    values: list[Any] = field(default_factory=list)
+    sound: bool = True  # JSON without a fault
+    cut: bool = False  # the text ends within a value
+    cut_object: dict[str, Any] | None = None  # the innermost object at the end of the text
+    cut_key: str = ""  # its key whose string has no end
+    outside: str = ""  # the text around the values
+
+
+def read_loosely(text: str) -> Loose:
+    """Return the objects and lists in a text, and the text around them. Never raises.
+
+    A cut text loses only a key without a value and a list of numbers that may be incomplete.
+    """
+    return _Reader(text).read()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = {key: with_latex(value) if isinstance(value, str) else value for key, value in pairs}
+    if len(made) < len(pairs):
+        raise ValueError("duplicate key")  # duplicate key: the braces between two objects are missing
+    return made
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: None, object_pairs_hook=_object)
+
+
+@dataclass(slots=True)
+class _Open:
+    """Open object or list. `key` has no value yet; `place` is the container's own key in the object above."""
+
+    value: Any
+    place: str | None
+    key: str | None = None
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._open: list[_Open] = []
+        self._lists = 0  # number of open lists
+        self._found = Loose()
+
+    def read(self) -> Loose:
+        outside: list[str] = []
+        while (begin := _BEGIN.search(self._text, self._at)) is not None:
+            outside.append(self._text[self._at : begin.start()])
+            self._at = begin.start()
+            # After a failure, only the tolerant reader is used, so that no text is read repeatedly.
+            if self._found.sound:
+                try:
+                    value, self._at = _DECODER.raw_decode(self._text, self._at)
+                    self._found.values.append(value)
+                    continue
+                except (ValueError, RecursionError):
+                    self._found.sound = False
+            self._loosely()
+        outside.append(self._text[self._at :])
+        self._found.outside = "\n".join(outside)
+        return self._found
+
+    def _loosely(self) -> None:
+        """Read one value from its opening bracket to the closing one, or to the end of the text."""
+        self._step()
+        while self._open:
+            space = _SPACE.match(self._text, self._at)
+            self._at = space.end() if space else self._at
+            if self._at < len(self._text):
+                self._step()
+                continue
+            # The text ends within a value: open containers keep their known content.
+            self._found.cut = True
+            objects = (container.value for container in reversed(self._open) if isinstance(container.value, dict))
+            self._found.cut_object = next(objects, None)
+            last = self._open.pop()
+            numbers = isinstance(last.value, list) and not any(isinstance(part, dict | list) for part in last.value)
+            if numbers and last.place:
+                del self._open[-1].value[last.place]
+            self._open.clear()
+            self._lists = 0
+
+    def _step(self) -> None:
+        mark = self._text[self._at]
+        if mark == '"':
+            self._string()
+            return
+        if mark not in "{}[]:,":
+            word = _WORD.match(self._text, self._at)
+            assert word is not None  # a character that is neither mark nor space begins a word
+            self._at = word.end()
+            name = word.group()
+            if isinstance(self._open[-1].value, dict) and self._open[-1].key is None:
+                self._key(name)
+            else:
+                self._put(float(name) if _NUMBER.fullmatch(name) else _LITERALS.get(name, name))
+            return
+        self._at += 1
+        match mark:
+            case "{":
+                self._push({})
+            case "[":
+                self._push([])
+            case "}" | "]":
+                self._close(mark == "]")
+            case ",":
+                self._open[-1].key = None
+            case _:
+                # After a string in a list: the key of an object whose brace is missing.
+                above = self._open[-1].value
+                if isinstance(above, list) and above and isinstance(above[-1], str):
+                    key = above.pop()
+                    self._push({})
+                    self._open[-1].key = key
+
+    def _push(self, value: Any) -> None:
+        """Begin a container. Inside an object that expects a key, the preceding brace is missing."""
+        while self._open and isinstance(self._open[-1].value, dict) and self._open[-1].key is None:
+            self._open.pop()
+        place = None
+        if not self._open:
+            self._found.values.append(value)
+        else:
+            place = self._open[-1].key
+            self._put(value)
+        self._lists += isinstance(value, list)
+        self._open.append(_Open(value, place))
+
+    def _put(self, value: Any) -> None:
+        above = self._open[-1]
+        if isinstance(above.value, list):
+            above.value.append(value)
+        elif above.key is not None:
+            above.value[above.key] = value
+            above.key = None
+
+    def _close(self, is_list: bool) -> None:
+        """End the innermost container of this kind, and those inside; skip a mark that closes no container."""
+        if is_list != isinstance(self._open[-1].value, list):
+            others = self._lists if is_list else len(self._open) - self._lists
+            if not others:
+                return
+        while self._open:
+            ended = self._open.pop()
+            self._lists -= isinstance(ended.value, list)
+            if is_list == isinstance(ended.value, list):
+                return
+
+    def _key(self, key: str) -> None:
+        """Handle a key; a duplicate key begins the next object: the braces between the two are missing."""
+        if key in self._open[-1].value:
+            self._open.pop()
+            self._push({})
+        self._open[-1].key = key
+
+    def _string(self) -> None:
+        above = self._open[-1]
+        is_value = isinstance(above.value, dict) and above.key is not None
+        start = self._at + 1
+        if not is_value and isinstance(above.value, dict) and not _KEY.match(self._text, start):
+            self._at = start  # surplus quote
+            return
+        end = self._value_end(start) if is_value else self._quote(start)
+        ended = end < len(self._text)
+        string = unescaped(self._text[start:end])
+        self._at = end + (ended and self._text[end] == '"')
+        if is_value and not ended:
+            assert above.key is not None
+            self._found.cut_key = above.key
+        if is_value or isinstance(above.value, list):
+            self._put(string)
+        elif ended:
+            self._key(string)
+
+    def _quote(self, at: int) -> int:
+        """Return the position of the next quote without a backslash, or the end of the text."""
+        run = _STRING.match(self._text, at)
+        end = run.end() if run else at
+        return end if end < len(self._text) and self._text[end] == '"' else len(self._text)
+
+    def _value_end(self, start: int) -> int:
+        text = self._text
+        inner = -1  # last quote that did not seem to end the text
+        at = start
+        while (quote := self._quote(at)) < len(text):
+            if _BEHIND_VALUE.match(text, quote + 1):
+                return quote
+            before = text[max(start, quote - 20) : quote].rstrip()
+            if before.endswith("{") and _FIRST_KEY.match(text, quote):
+                # The next object begins here: the preceding quote was the end, whatever text is between.
+                return inner if inner >= 0 else text.rindex("{", start, quote)
+            inner, at = quote, quote + 1
+        return len(text)
+
+
+# Layouts: the list of pieces in a text that is read loosely.
+
 
 # Signs of a loop in an answer that is not sound JSON, as in dots.ocr's own cleaner: this many repetitions of the same
 # label and text, or two of the same box.
@@ -31,6 +314,7 @@ _SAME_BOXES = 2
 _CUT = "the answer ends within a block"
 _LEFT_OVER = " \t\r\n,;]}"
 _FENCE = re.compile(r"```\w*")
+_REPR = re.compile(r"[\[{]\s*+\{?\s*+'")  # of Python, with single quotes
 _JSON = re.compile(r"[\[{]\s*+(?:[\[{\"\]}]|\Z)")
 _LONGEST_LABEL = 80
 _LONGEST_BOX = 200  # maximum characters of a box that is a string
@@ -49,32 +333,13 @@ class _Piece:
     text: str | None
 
 
-def parse_dots(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Return the blocks of dots.ocr's layout, boxes in pixels of the resized image. Never raises; linear."""
-    return _parsed(text, from_resized(frame))
-
-
-def parse_dots_layout_only(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Return the blocks of dots.ocr's layout without text."""
-    return _parsed(text, from_resized(frame), texts=False)
-
-
-def parse_json(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Return the blocks of a layout in JSON with common key names and boxes in 0..1000."""
-    return _parsed(text, from_1000)
-
-
-def parse_surya_layout(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Return the blocks of Surya's layout (`label`, `bbox`, `count`) without text, boxes in 0..1000."""
-    return _parsed(text, from_1000, texts=False)
-
-
-def _parsed(text: str, scale: Scale, *, texts: bool = True) -> Parsed:
+def _parsed(text: str, frame: Frame = NO_FRAME, *, scale_of: Callable[[Frame], Scale], texts: bool = True) -> Parsed:
     """Return the blocks of a JSON answer: tables closed, formulas in `$$`, descriptions of figures in `described`.
 
     A piece with an unreadable box keeps its text, with the whole page as its place. A figure without a box is lost. An
-    answer without JSON is read as Markdown. Without `texts`, blocks have only kinds and boxes.
+    answer without JSON is read as Markdown. Without `texts`, blocks have only kinds and boxes. Never raises; linear.
     """
+    scale = scale_of(frame)
     pieces, lost, plain = _read(text, texts=texts)
     if plain is not None:
         return plain if texts else replace(plain, blocks=())
@@ -103,6 +368,9 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
     """Return the pieces and the losses, or the answer read as Markdown if it is not JSON."""
     body = without_special(text).strip()
     found = read_loosely(body)
+    if not found.sound and _REPR.match(body):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            found = Loose(values=[literal_eval(body)])
     # Objects with a box or a text, in order, at any depth.
     objects: list[dict[str, Any]] = []
     waiting = list(reversed(found.values))
@@ -189,3 +457,10 @@ def _without_doubles(pieces: list[_Piece], sound: bool, lost: list[str]) -> list
     if len(kept) < len(pieces):
         lost.append(f"{len(pieces) - len(kept)} blocks that repeat another were left out")
     return kept
+
+
+# The parsers. Boxes of dots.ocr are in pixels of the resized image, all others in 0..1000. Layouts have no text.
+parse_dots = partial(_parsed, scale_of=from_resized)
+parse_dots_layout_only = partial(_parsed, scale_of=from_resized, texts=False)
+parse_json = partial(_parsed, scale_of=lambda _: from_1000)
+parse_surya_layout = partial(_parsed, scale_of=lambda _: from_1000, texts=False)

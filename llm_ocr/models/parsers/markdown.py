@@ -2,21 +2,24 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
 
-from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_1000
+from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_1000, from_pixel_sizes
 from llm_ocr.models.parsers.labels import kind_of, known_kind, read_box, unreadable, without_cut
 from llm_ocr.models.parsers.latex import with_html_tables, with_markdown_headings
+from llm_ocr.models.parsers.layout_json import read_loosely
 from llm_ocr.models.parsers.plain import (
     ImageLink,
     Insert,
-    by_fences,
     figure_insert,
     image_links,
+    pictures,
     plain_body,
     with_inserts,
 )
-from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
+from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed
 from llm_ocr.types import Block, BlockKind
 
 # Markdown with places of figures to blocks: LightOnOCR-2, OvisOCR2, and Qwen-VL. LightOnOCR-2 writes
@@ -29,7 +32,6 @@ _INTEGERS = r"\d{1,6}(?:[ \t]{0,4},[ \t]{0,4}\d{1,6}){3}(?![ \t]{0,4},?\d)"
 _LINK_END = re.compile(
     rf"\]\((?P<name>[^()\s]{{0,200}})\)(?:\s{{0,4}}(?P<box>{_INTEGERS})|(?P<bad>\d{{1,9}}(?:(?:,\d{{0,9}}){{1,8}}|\Z)))?"
 )
-_DIV = re.compile(r"</?div\b[^<>\n]{0,500}>", re.IGNORECASE)
 _LINK_CUT = re.compile(r"!\[[^\[\]\n]{0,80}(?:\](?:\([^()\s]{0,200})?)?\Z")
 _BOX_TAG = re.compile(r"<img\s{1,4}src=[\"']images/bbox_(?P<box>[-\d_]{0,60})\.jpg[\"']\s{0,4}/?>", re.IGNORECASE)
 _BOX_TAG_CUT = re.compile(r"<im?(?:g[^<>\n]{0,100})?\Z", re.IGNORECASE)
@@ -39,37 +41,18 @@ _COMMENT = re.compile(
 _COMMENT_CUT = re.compile(r"<!(?:-(?:-[^>\n]{0,200})?)?\Z")
 
 
-def without_wrappers(text: str) -> str:
-    """Return the text without `<div>` tags, and without the indents inside them, which would make code of text."""
-    if "<div" not in text.lower():
-        return text
-    parts: list[str] = []
-    depth = 0
-    for prose, part in by_fences(text):
-        if not prose:
-            parts.append(part)
-            continue
-        for line in part.splitlines(keepends=True):
-            tags = _DIV.findall(line)
-            bare = _DIV.sub("\n\n", line)
-            parts.append(bare.lstrip(" \t") if depth or tags else line)
-            depth = max(0, depth + sum(-1 if tag.startswith("</") else 1 for tag in tags))
-    return "".join(parts)
-
-
 def parse_lighton2(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of a LightOnOCR-2 answer, with or without boxes. Never raises; linear in the length."""
     lost: list[str] = []
-    body, cut = without_cut(without_wrappers(plain_body(text)), _LINK_CUT)
+    body, cut = without_cut(plain_body(text), _LINK_CUT)
     if cut:
         lost.append("the answer ends within a figure")
     inserts = [insert for link in image_links(body, _LINK_END) if (insert := _of_link(link, lost)) is not None]
     return Parsed(tuple(with_inserts(body, inserts)), tuple(lost))
 
 
-def parse_lighton2_plain(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Return the blocks of an answer of LightOnOCR-2's weights without boxes. Never raises; linear in the length."""
-    return parse_lighton2(text, frame)
+#: The same for weights without boxes.
+parse_lighton2_plain = partial(parse_lighton2)
 
 
 def _of_link(link: ImageLink, lost: list[str]) -> Insert | None:
@@ -148,7 +131,9 @@ def _with_places(blocks: Sequence[Block], lost: list[str]) -> list[Block]:
 
 
 _TAG = re.compile(
-    r"(?<!`)<(?P<close>/?)(?P<name>img|watermark|page_number|header|footer|signature)>(?!`)", re.IGNORECASE
+    r"(?<!`)<(?P<close>/?)(?:(?P<name>img|watermark|page_number|header|footer|signature)"
+    r"|(?P<other>watermark|page_number|signature)\s[^<>]*+)>(?!`)",
+    re.IGNORECASE,
 )
 _TAG_CUT = re.compile(r"</?(?:im?g?|w[a-z]{0,8}|p[a-z_]{0,10}|head?e?r?|foot?e?r?|s[a-z]{0,8})?\Z", re.IGNORECASE)
 _FURNITURE = {
@@ -159,10 +144,9 @@ _FURNITURE = {
 }
 #: Place of a figure in an answer of HunyuanOCR (pattern of the vendor's `output_utils.py`). Small numbers are points
 #: that the page itself prints.
-_POINTS = re.compile(
-    r"[ \t]*\((?P<x0>\d{1,4}),[ ]?(?P<y0>\d{1,4})\),[ ]?\((?P<x1>\d{1,4}),[ ]?(?P<y1>\d{1,4})\)(?=[ \t]*$)",
-    re.MULTILINE,
-)
+_PLACE = r"[ \t,，]{0,8}\(\d{1,4},[ ]?\d{1,4}\),[ ]?\(\d{1,4},[ ]?\d{1,4}\)"
+_PLACES = re.compile(rf"(?:{_PLACE}){{1,99}}+(?=[ \t]{{0,8}}$)", re.MULTILINE)
+_POINT = re.compile(r"\d+")
 _LEAST_POINT = 100
 
 
@@ -173,7 +157,11 @@ def parse_nanonets(text: str, frame: Frame = NO_FRAME) -> Parsed:
     `<header>`, `<footer>`, and `<page_number>` are furniture, `<signature>` is text. Tags in code are text of the page.
     """
     body, _ = without_cut(plain_body(text), _TAG_CUT)
-    return Parsed(tuple(with_inserts(body, list(_tags(body)))))
+    inserts: list[Insert] = []
+    for insert in sorted((*_tags(body), *pictures(body)), key=lambda insert: insert.start):
+        if not inserts or inserts[-1].end <= insert.start:  # otherwise a picture in a tag
+            inserts.append(insert)
+    return Parsed(tuple(with_inserts(body, inserts)))
 
 
 def _tags(text: str) -> Iterator[Insert]:
@@ -181,7 +169,7 @@ def _tags(text: str) -> Iterator[Insert]:
     opened: re.Match[str] | None = None
     for tag in _TAG.finditer(text):
         if opened is not None:
-            pair = tag["close"] and tag["name"].lower() == opened["name"].lower()
+            pair = tag["close"] and _name(tag) == _name(opened)
             if pair:
                 yield _tagged(opened, text[opened.end() : tag.start()], tag.end())
                 opened = None
@@ -196,6 +184,10 @@ def _tags(text: str) -> Iterator[Insert]:
         yield _open_tag(text, opened, len(text))
 
 
+def _name(tag: re.Match[str]) -> str:
+    return (tag["name"] or tag["other"]).lower()
+
+
 def _open_tag(text: str, opened: re.Match[str], end: int) -> Insert:
     line = text.find("\n", opened.end(), end)
     end = end if line < 0 else line
@@ -206,7 +198,7 @@ def _tagged(opened: re.Match[str], inner: str, end: int) -> Insert:
     words = " ".join(inner.split())
     if not words:
         return Insert(opened.start(), end)
-    name = opened["name"].lower()
+    name = _name(opened)
     if name == "img":
         return figure_insert(opened.start(), end, "image", words)
     kind = _FURNITURE.get(name, BlockKind.TEXT)
@@ -216,13 +208,120 @@ def _tagged(opened: re.Match[str], inner: str, end: int) -> Insert:
 def parse_hunyuan(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of a HunyuanOCR answer. Never raises; linear in the length.
 
-    `(x1,y1),(x2,y2)` at the end of a line is the place of a figure, 0 to 1000 over each side.
+    `(x1,y1),(x2,y2)` at the end of a line is the place of a figure, 0 to 1000 over each side, except in tables and
+    formulas, where points are content of the page.
     """
     body = plain_body(text)
-    inserts = [
-        Insert(points.start(), points.end(), Block(BlockKind.FIGURE, box, label="image") if box else None)
-        for points in _POINTS.finditer(body)
-        if max(numbers := [float(points[name]) for name in ("x0", "y0", "x1", "y1")]) >= _LEAST_POINT
-        for box in [from_1000(*numbers)]
-    ]
-    return Parsed(tuple(with_inserts(body, inserts)))
+    inserts: list[Insert] = []
+    for places in _PLACES.finditer(body):
+        for place in re.finditer(_PLACE, places[0]):
+            numbers = [float(number) for number in _POINT.findall(place[0])]
+            if max(numbers) >= _LEAST_POINT:
+                box = from_1000(*numbers)
+                figure = Block(BlockKind.FIGURE, box, label="image") if box else None
+                inserts.append(Insert(places.start() + place.start(), places.start() + place.end(), figure))
+    kept = (BlockKind.CODE, BlockKind.TABLE, BlockKind.FORMULA)
+    return Parsed(tuple(with_inserts(body, inserts, as_written=kept)))
+
+
+# olmOCR's answers to blocks and notes: a head of `name: value` lines between `---`, then Markdown. Figures are links
+# `![words](page_x_y_w_h.png)`: left, top, width, and height in pixels of the image as sent.
+
+
+#: Maximum length of a head, in lines.
+_MOST_LINES = 40
+_LINE = re.compile(
+    r"[ \t]{0,8}(?:#{1,6}[ \t]+|\*\*)?(?P<name>[A-Za-z_ ]{1,40}?)[ \t]{0,8}(?:\*\*)?:(?:\*\*)?(?P<value>.{0,200})"
+)
+_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z _-]{0,39}")
+_DEGREES = re.compile(r"-?\d{1,4}")
+_BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
+_NOTHING = ("", "null", "none", "~")
+_NAMES = frozenset(field.name for field in fields(PageNotes))
+_LABEL = "image"
+_TEXT_KEY = "natural_text"  # of the first olmOCR, which answered in JSON
+_FIGURE_END = re.compile(
+    r"\]\([ \t]{0,4}(?P<name>[^()\s/:]{1,200}\.(?:png|jpe?g|webp|gif|svg))[ \t]{0,4}\)", re.IGNORECASE
+)
+_FIGURE_NAME = re.compile(r"page_(?P<box>[-\d._]{1,100})\.\w{3,4}")
+_FIGURE_CUT = re.compile(r"\]\((?:[^()\s]{0,200})\Z")
+
+
+def parse_front_matter(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of an olmOCR answer, and the notes of its head. Never raises; linear in the length.
+
+    The words of a figure go to `described`. Words of a figure whose box is not on the page are kept as text with its
+    label. A page that the model calls a diagram, without any text, is this figure.
+    """
+    lost: list[str] = []
+    notes, body = _head(plain_body(text), lost)
+    if body.casefold() in _NOTHING:
+        body = ""
+    scale = from_pixel_sizes(frame)
+    page, cut = without_cut(body, _FIGURE_CUT)
+    inserts: list[Insert] = []
+    for link in image_links(page, _FIGURE_END):
+        place = _FIGURE_NAME.fullmatch(link.target["name"])
+        box = read_box(place["box"].replace("_", " "), scale) if place else None
+        if box is None:
+            lost.append(f"{_LABEL}: its box is not on the page")
+        inserts.append(figure_insert(link.start, link.target.end(), _LABEL, link.alt, box))
+    if cut:
+        lost.append("the answer ends within a figure")
+        start = page.rfind("![", inserts[-1].end if inserts else 0)
+        if start >= 0:
+            inserts.append(figure_insert(start, len(page), _LABEL, " ".join(page[start + 2 :].split())))
+    blocks = with_inserts(page, inserts)
+    if not body and notes is not None and notes.is_diagram and notes.is_rotation_valid is not False:
+        blocks = [Block(BlockKind.FIGURE, WHOLE_PAGE, label="diagram")]
+    return Parsed(tuple(blocks), tuple(lost), notes)
+
+
+def _head(text: str, lost: list[str]) -> tuple[PageNotes | None, str]:
+    """Return the notes of the head (None without a head), and the text after the head."""
+    values: dict[str, Any] = {}
+    whole = read_loosely(text).values[:1] if text.startswith("{") and _TEXT_KEY in text else []
+    if whole and isinstance(whole[0], dict) and isinstance(written := whole[0].get(_TEXT_KEY, ""), str | None):
+        values = {name: _value(name, str(whole[0][name])) for name in _NAMES & whole[0].keys()}
+        return PageNotes(**values), (written or "").strip()
+    lines = text.split("\n", _MOST_LINES)
+    fenced = lines[0].strip().casefold() in ("```yaml", "```yml", "```")
+    ruled = lines[0].strip() == "---" or fenced
+    at = 1 if ruled else 0
+    if fenced and len(lines) > 1 and lines[1].strip() == "---":
+        at = 2
+    ended = False
+    while at < min(len(lines), _MOST_LINES) and not ended:
+        line = lines[at]
+        found = _LINE.fullmatch(line)
+        name = found["name"].strip().lower().replace(" ", "_") if found else ""
+        if line.strip().startswith(("---", "```") if fenced else "---") and values:
+            lines[at] = line.strip().lstrip("-`")
+            ended = True
+        elif found and name in _NAMES:
+            values[name] = _value(name, found["value"].strip(" \t\"'*"))
+            at += 1
+        elif line.strip() and not (found and (values or ruled)):
+            break
+        else:
+            at += 1
+    if not values:
+        if text:
+            lost.append("no front matter: what it says of the page is not known")
+        return None, text
+    if not ended:
+        lost.append("the front matter has no end")
+    if fenced and at < len(lines) and lines[at].strip() == "":
+        lines[at + 1 : at + 2] = [line for line in lines[at + 1 : at + 2] if line.strip() not in ("```", "---")]
+    return PageNotes(**values), "\n".join(lines[at:]).strip()
+
+
+def _value(name: str, value: str) -> str | bool | int | None:
+    """Return the value of a line of the head; None for a value that means nothing, or that cannot be read."""
+    if name == "primary_language":
+        return value if value.lower() not in _NOTHING and _LANGUAGE.fullmatch(value) else None
+    if name == "rotation_correction":
+        # Clockwise. olmOCR counts counterclockwise: its own client turns the page so.
+        degrees = -int(value) % 360 if _DEGREES.fullmatch(value) else None
+        return degrees if degrees in (0, 90, 180, 270) else None
+    return _BOOLEANS.get(value.lower())

@@ -1,4 +1,4 @@
-"""Answers with markers to blocks: LightOnOCR-3, Unlimited-OCR, MinerU's layout, Nemotron Parse.
+"""Answers with markers to blocks: DeepSeek-OCR, LightOnOCR-3, Unlimited-OCR, MinerU's layout, Nemotron Parse.
 
 LightOnOCR-3 writes `![label](x1,y1,x2,y2) text`, Unlimited-OCR `<|det|>label [x1, y1, x2, y2]<|/det|>text`, MinerU
 `<|box_start|>x1 y1 x2 y2<|box_end|><|ref_start|>label<|ref_end|><|rotate_up|>`, all of them 0 to 1000 over each side.
@@ -7,15 +7,19 @@ Nemotron Parse writes `<x_0.1><y_0.1>text<x_0.9><y_0.2><class_Text>`, fractions 
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 
-from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_1000, from_canvas
+from llm_ocr.models.parsers.coordinates import NUMBER, WHOLE_PAGE, from_1000, from_bins, from_canvas
 from llm_ocr.models.parsers.figure_answers import read_chart
 from llm_ocr.models.parsers.labels import (
     Marked,
     MarkerSpec,
     Split,
     described,
+    key_of,
     kind_of,
     known_kind,
     labelled,
@@ -23,15 +27,158 @@ from llm_ocr.models.parsers.labels import (
     normal,
     split_by_marker,
     unlabelled,
+    unreadable,
     with_captions,
     with_continued,
     with_own_tables,
+    without_copies,
 )
 from llm_ocr.models.parsers.latex import with_html_tables
 from llm_ocr.models.parsers.markdown import parse_lighton2
-from llm_ocr.models.parsers.plain import parse_plain, plain_body
+from llm_ocr.models.parsers.plain import parse_plain, plain_body, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed
 from llm_ocr.types import FURNITURE, Block, BlockKind, Box
+
+# DeepSeek's grounding tags: `<|ref|>label<|/ref|><|det|>[[x1, y1, x2, y2], ...]<|/det|>`, each followed by its text.
+# Servers that strip special tokens leave `label[[x1, y1, x2, y2]]`, which is a tag only on a line of its own.
+
+
+_MARK = re.compile(r"<\|(?P<close>/?)(?P<name>ref|det)\|>")
+_BOXES = re.compile(r"[\s\[\]\d.,;+-]*")
+_BOX_CHARACTERS = frozenset("[]0123456789., -\t")
+_LONGEST_LABEL = 80
+# The model often omits the line ends of a list: `- one- Two`.
+_ITEM = re.compile(r"^- [^\n]+", re.MULTILINE)
+_ITEM_END = re.compile(r"(?<=[a-z.,;:)])(?=- [A-Z][a-z])")
+_LONGEST_BOX = 200  # characters
+_LONGEST_BOXES = 4000  # between <|det|> and <|/det|>; longer content is text
+
+
+def _read_boxes(text: str) -> tuple[list[Box], int]:
+    """Return the boxes in brackets, and the number of unreadable boxes; a missing box counts as unreadable."""
+    boxes: list[Box] = []
+    bad = 0
+    for group in text.split("]"):
+        numbers = group.rpartition("[")[2]
+        if not numbers.strip(" \t\r\n,;"):
+            continue
+        sides = [side.strip() for side in numbers.split(",")] if len(numbers) <= _LONGEST_BOX else []
+        if len(sides) == 4 and all(map(NUMBER.fullmatch, sides)) and (box := from_bins(*map(float, sides))) is not None:
+            boxes.append(box)
+        else:
+            bad += 1
+    return boxes, bad or int(not boxes)
+
+
+def _read_marks(text: str, marks: Sequence[re.Match[str]]) -> Split:
+    """Read from mark to mark; `behind` is the text between a mark and the next."""
+    found = Split([Marked(None, parts=[text[: marks[0].start()]])])
+    label: str | None = None  # label that was read, before its boxes
+    label_ended = False
+
+    def begin(name: str, boxes: list[Box], bad: int) -> None:
+        found.lost.extend([unreadable(name or "a tag")] * bad)
+        found.pieces.append(Marked(name, boxes))
+
+    for mark, following in pairwise([*marks, None]):
+        assert mark is not None  # only the second half of the last pair is None
+        behind = text[mark.end() : following.start() if following else len(text)]
+        kind = mark["close"] + mark["name"]
+        if kind == "/ref":
+            label_ended = label is not None
+        if label is not None and (kind == "ref" or (kind == "/ref" and behind.strip())):
+            # Text is in the place of the label's boxes.
+            if label_ended:
+                begin(label.strip(), [], 1)
+            else:
+                found.lost.append("a tag without an end")
+                found.pieces[-1].parts.append(label)
+            label = None
+        match kind:
+            case "ref" if len(behind) <= _LONGEST_LABEL and "\n" not in behind.strip():
+                label, label_ended = behind, False
+                continue
+            case "ref":
+                found.lost.append("a tag without an end")
+            case "/ref" if label is not None:
+                continue
+            case "det":
+                boxes = _BOXES.match(behind)
+                closed = following is not None and following.group() == "<|/det|>"
+                end = len(behind) if closed and len(behind) <= _LONGEST_BOXES else boxes.end() if boxes else 0
+                if following is None and "<|/det|>".startswith(behind[end:]):
+                    continue  # the answer was cut off within the boxes or their end
+                begin((label or "").strip(), *_read_boxes(behind[:end]))
+                label, behind = None, behind[end:]
+        found.pieces[-1].parts.append(behind)
+    # A final label without boxes was cut off at the end of the answer.
+    return found
+
+
+def _read_lines(text: str) -> Split:
+    """Read the form without special tokens. Unknown labels count only in an answer that begins with a tag."""
+    lines: list[tuple[str | None, str, str]] = []  # possible label and its boxes, or None; the whole line
+    for line in text.split("\n"):
+        label, bracket, rest = line.strip().partition("[[")
+        label = label.rstrip()
+        words = label.replace("_", "").replace("-", "").replace(" ", "")
+        fits = bracket and len(label) <= _LONGEST_LABEL and words.isalnum() and _BOX_CHARACTERS.issuperset(rest)
+        lines.append((label, bracket + rest, line) if fits else (None, "", line))
+    first = next((label for label, _, line in lines if line.strip()), None)
+    any_label = first is not None and known_kind(first) is not None
+    found = Split([Marked(None)])
+    for number, (tag, boxes, line) in enumerate(lines, start=1):
+        is_tag = tag is not None and (any_label or known_kind(tag))
+        if is_tag and boxes.endswith("]]"):
+            read, bad = _read_boxes(boxes)
+            found.lost += [unreadable(tag or "")] * bad
+            found.pieces.append(Marked(tag, read))
+        elif number < len(lines):
+            found.pieces[-1].parts.append(f"{line}\n")
+        elif not is_tag:  # otherwise the answer was cut within the boxes
+            found.pieces[-1].parts.append(line)
+    return found
+
+
+# Each piece of the page is a tag with a label and boxes, followed by its text in Markdown: tables as HTML, formulas in
+# `\[ \]`, captions in `<center>`, titles with their `#`. Coordinates count 0 to 999 over each side.
+
+
+def _tagged(text: str, frame: Frame = NO_FRAME, *, labels_are_text: bool) -> Parsed:
+    """Return the blocks of an answer. Never raises; linear in the length.
+
+    A figure with several boxes is one block per box. Text with several boxes continues in the others
+    (`Block.continued`). Text without a tag, or with unreadable boxes, has the whole page as its box. A figure without a
+    box is lost.
+    """
+    text = without_special(text).replace("\r\n", "\n")
+    # As in DeepSeek's own script: KaTeX and MathJax lack these two commands.
+    text = text.replace(r"\coloneqq", ":=").replace(r"\eqqcolon", "=:")
+    marks = list(_MARK.finditer(text))
+    found = _read_marks(text, marks) if marks else _read_lines(text)
+    lost = found.lost
+    blocks: list[Block] = []
+    untagged, *tags = without_copies(found.pieces, key_of, lost)
+    if untagged.text.strip():
+        lost.append("text without a tag: its place on the page is not known")
+        blocks += unlabelled(untagged.text, "", (WHOLE_PAGE,), headings=True)
+    for tag in tags if labels_are_text else with_own_tables(tags):
+        if labels_are_text:
+            line = " ".join(f"{tag.label} {tag.text}".split())
+            blocks += [Block(BlockKind.TEXT, tag.boxes[0] if tag.boxes else WHOLE_PAGE, line)] if line else []
+        else:
+            words = _ITEM.sub(lambda item: _ITEM_END.sub("\n", item[0]), tag.text)
+            blocks += labelled(tag.label or "", tag.boxes, words, lost)
+    return Parsed(with_captions(blocks), tuple(lost))
+
+
+#: Answers to the page prompt, and to `OCR this image`, in which each tag contains a line of text instead of a label.
+parse_grounding = partial(_tagged, labels_are_text=False)
+parse_spotting = partial(_tagged, labels_are_text=True)
+
+
+# Answers of the other models: `MarkerSpec` describes the markers of each.
+
 
 _NUMBERS = r"[-\d.,\s]"
 
@@ -72,7 +219,7 @@ MINERU = MarkerSpec(
 NEMOTRON = MarkerSpec(
     re.compile(r"<x_(?P<x>[\d.]{1,12})><y_(?P<y>[\d.]{1,12})>(?:<class_(?P<label>[^<>]{1,60})>)?"),
     cut=re.compile(r"<(?:[xy](?:_[\d.]{0,12}>?)?|c|cl|cla|clas|class(?:_[^<>]{0,60})?)\Z"),
-    stray=re.compile(r"<(?:[xy]_[\d.]{0,12}|class_[^<>]{0,60})>"),
+    stray=re.compile(r"<(?:[xy]_[\d.]{0,12}|class_[^<>]{0,60}|/?s|(?:predict|output)_[a-z_]{1,40})>"),
     inside=True,
 )
 #: Degrees clockwise by which a region must be turned to be upright, by the direction of the tops of its letters.
@@ -209,18 +356,12 @@ def with_dollars(text: str) -> str:
     done = 0
     opened: re.Match[str] | None = None
     for mark in _DOLLARS.finditer(text):
-        if opened is not None and _is_math(text, opened.end(), mark):
-            parts += [text[done : opened.start()], "$", text[opened.end() : mark.start()], "$"]
+        inner = text[opened.end() : mark.start()] if opened else ""
+        behind = text[mark.end() : mark.end() + 1]
+        tight = inner == inner.strip() and not behind.isdigit()
+        if opened and inner.strip() and "\n" not in inner and (tight or _MATH.search(inner)):
+            parts += [text[done : opened.start()], "$", inner, "$"]
             done, opened = mark.end(), None
         else:
             opened = mark
     return "".join([*parts, text[done:]])
-
-
-def _is_math(text: str, start: int, close: re.Match[str]) -> bool:
-    inner = text[start : close.start()]
-    if not inner.strip() or "\n" in inner:
-        return False
-    behind = text[close.end() : close.end() + 1]
-    tight = not inner[0].isspace() and not inner[-1].isspace() and not behind.isdigit()
-    return tight or bool(_MATH.search(inner))

@@ -17,6 +17,7 @@ _ITEM = re.compile(r"(?P<indent>[ \t]*)(?P<mark>[-*+•‣▪◦·●○]|\d{1,9
 _OPENERS = {"$$": "$$", "\\[": "\\]"}
 _ENVIRONMENT = re.compile(r"\\begin\{(?P<name>(?:equation|align|gather|multline|eqnarray|displaymath)\*?)\}")
 _TAB = 4  # columns
+_BAR = re.compile(r"(?<!\\)\|")
 # Entity that a model has escaped a second time, or code, whose entities are literal.
 _TWICE_ESCAPED = re.compile(r"(?P<code>`[^`\n]*+`)|&(?:amp;)+(?=(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6});)")
 
@@ -40,7 +41,7 @@ def markdown_pieces(text: str, *, headings: bool = True) -> list[Piece]:
         if fenced:
             found.append(Piece(BlockKind.CODE, part))
             continue
-        for table, rest in _tables(_escaped_once(part)):
+        for table, rest in _tables(escaped_once(part)):
             found += [Piece(BlockKind.TABLE, closed_table(rest.strip()))] if table else _Lines(rest, headings).pieces()
     return found
 
@@ -57,7 +58,7 @@ def heading(line: str) -> tuple[int, str] | None:
 
 def closed_table(text: str) -> str:
     """Return an HTML table, closed if a cut answer left it open: an open table would absorb the following content."""
-    text = _escaped_once(text)
+    text = escaped_once(text)
     opened = sum(-1 if tag["close"] else 1 for tag in _TABLE_TAG.finditer(text))
     if opened <= 0:
         return text
@@ -67,7 +68,8 @@ def closed_table(text: str) -> str:
     return text.rstrip() + "</td></tr></table>" * opened
 
 
-def _escaped_once(text: str) -> str:
+def escaped_once(text: str) -> str:
+    """Return the text with entities that a model has escaped again, such as `&amp;lt;`, escaped once; not in code."""
     return _TWICE_ESCAPED.sub(lambda found: found["code"] or "&", text) if "&amp;" in text else text
 
 
@@ -112,6 +114,16 @@ def _tables(text: str) -> Iterator[tuple[bool, str]]:
         yield True, text[start:]
     else:
         yield False, text[done:]
+
+
+def _even(rows: list[str]) -> str:
+    """Return a pipe table whose head and rule are as wide as its widest row: renderers hide cells beyond them."""
+    closed = [row.endswith("|") and not row.endswith("\\|") for row in rows]
+    widths = [len(_BAR.findall(row)) + 1 - row.startswith("|") - ends for row, ends in zip(rows, closed, strict=True)]
+    for number, cell in ((0, "  |"), (1, " --- |")):
+        if lacking := max(widths) - widths[number]:
+            rows[number] += ("" if closed[number] else " |") + cell * lacking
+    return "\n".join(rows)
 
 
 class _Lines:
@@ -174,7 +186,7 @@ class _Lines:
         if "|" in rule and "-" in rule and set(rule) <= set("|:- \t\r"):
             end = next((number for number in range(at + 2, len(lines)) if "|" not in lines[number]), len(lines))
             self._end_list()
-            self._found.append(Piece(BlockKind.TABLE, "\n".join(row.strip() for row in lines[at:end])))
+            self._found.append(Piece(BlockKind.TABLE, _even([row.strip() for row in lines[at:end]])))
             return end
         if end := self._formula_end(at):
             return end
@@ -229,7 +241,6 @@ class _Lines:
 
 
 _TAG = re.compile(r"<(?P<close>/?)(?P<name>tr|td|th)\b[^<>]*>|<[^<>]*>", re.IGNORECASE)
-_BAR = re.compile(r"(?<!\\)\|")
 
 
 def read_table(text: str) -> tuple[list[str], list[list[str]]] | None:

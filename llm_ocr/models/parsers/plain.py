@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
+from llm_ocr.models.parsers.html import html_to_markdown, unescape
 from llm_ocr.models.parsers.labels import known_kind
 from llm_ocr.models.parsers.pieces import Piece, markdown_pieces
+from llm_ocr.models.parsers.talk import unwrapped, without_talk
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import FURNITURE, Block, BlockKind, Box
 
@@ -21,23 +23,11 @@ _TURN = re.compile(
 _ROLE = re.compile(
     r"\s*(?:(?:<\|im_start\|>|<\|start_header_id\|>)?\s*assistant\s*(?:<\|end_header_id\|>)?\s*\n|<\|assistant\|>)"
 )
-_THOUGHT = re.compile(r"(?<!`)<think>\s*</think>(?!`)")  # an empty one; others are removed only before the answer
-_THOUGHT_END = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
+_THOUGHT = re.compile(r"(?<!`)<think(?:ing)?>\s*</think(?:ing)?>(?!`)")  # empty; others are removed only at the start
+_THOUGHT_BEGIN = re.compile(r"<(?P<name>think(?:ing)?)>")
+_THOUGHT_END = re.compile(r"</think(?:ing)?>[ \t]*$", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_LONGEST_REFUSAL = 600
-_REFUSAL = re.compile(
-    r"""\W{0,4}
-        (?:(?:i(?:['’]m|\ am)?\ (?:very\ |so\ )?sorry|sorry|apologies|i\ apologi[sz]e|unfortunately)\b
-        [^.!?\n]{0,60}?[,.;:!]?\ (?:but\ )?)?
-        (?:as\ an?\ (?:ai|language|text)\b[^,.\n]{0,60},?\ )?
-        i(?:['’]m|\ am)?\ (?:currently\ )?
-        (?:unable\ to|not\ able\ to|cannot|can['’]t|can\ not|do(?:n['’]t|\ not)\ have\ the\ ability\ to)
-        \ (?:directly\ )?
-        (?:(?:assist|help)(?:\ you)?\ with\ (?:that|this)\b
-        |(?:view|see|access|process|read|analy[sz]e|interpret|extract|transcribe|describe|identify|open|display)\b
-        [^\n]{0,80}?\b(?:images?|pictures?|photos?|files?|attachments?|figures?|documents?)\b)""",
-    re.IGNORECASE | re.VERBOSE,
-)
+_BARE_FENCE = re.compile(r"^[ \t]*```[ \t]*$", re.MULTILINE)
 _MARKS = ("<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>")
 _SHORTEST_PART = 2  # a single "<" at the end may be text of the page
 _BEGUN = re.compile(r"(?:\A|(?<=[\n>\]]))<\Z")  # except at the beginning of a line, or behind a tag
@@ -47,7 +37,7 @@ def without_special(text: str) -> str:
     """Return the answer itself: without thoughts, chat turns, special tokens, and an incomplete token at its end."""
     for token in _ANYWHERE:
         text = text.replace(token, "")
-    if "<|" in text or "<end_of_utterance>" in text or "think>" in text:
+    if "<|" in text or "<end_of_utterance>" in text or "<think" in text or "</think" in text:
         text = _without_chat(text)
     text = without_end(text)
     longest = 0
@@ -56,11 +46,6 @@ def without_special(text: str) -> str:
             if length > longest and text.endswith(token[:length]):
                 longest = length
     return _BEGUN.sub("", text[: len(text) - longest])
-
-
-def is_refusal(text: str) -> bool:
-    """Return whether a text says that the model does not read the image, instead of content of the page."""
-    return len(text) <= _LONGEST_REFUSAL and _REFUSAL.match(text) is not None
 
 
 def without_end(text: str) -> str:
@@ -80,9 +65,9 @@ def _without_chat(text: str) -> str:
     while role := _ROLE.match(text):
         text = text[role.end() :]
     begun = text.lstrip()
-    if begun.startswith("<think>"):
-        text = begun.partition("</think>")[2]
-    elif "</think>" in text and (end := _THOUGHT_END.search(text)) and "<think>" not in text[: end.start()]:
+    if begin := _THOUGHT_BEGIN.match(begun):
+        text = begun.partition(f"</{begin['name']}>")[2]
+    elif (end := _THOUGHT_END.search(text)) and not any(mark in text[: end.start()] for mark in ("<think", "```")):
         text = text[end.end() :]  # the chat template has written the beginning
     parts: list[str] = []
     for prose, part in by_fences(text):
@@ -116,57 +101,77 @@ def by_fences(text: str) -> Iterator[tuple[bool, str]]:
 # Answers in plain Markdown, without places: every block has the whole page as its box.
 
 
-_WRAPPERS = ("```markdown", "```md", "```html")
-#: Fences that hold the answer only if the model announces it.
-_OTHER_WRAPPERS = ("```", "```text", "```plaintext", "```txt")
-_TALK = re.compile(
-    r"(?:sure|certainly|of course|okay|here(?:['’]s| is| are)|below is|the following is|i(?:['’]ve| have))\b"
-    r"[^\n]{0,200}\b(?:text|contents?|transcri\w{2,8}|markdown|image|document|page|ocr|html)\b[^\n]{0,200}[:.]\Z",
-    re.IGNORECASE,
+_SHORTEST_COPY = 20  # characters
+_DIV = re.compile(r"(?<!`)</?div\b[^<>\n]{0,500}>(?!`)", re.IGNORECASE)
+_HTML_PAGE = re.compile(r"<(?:!doctype|html|body|h[1-6]|p|ul|ol|section|article)\b", re.IGNORECASE)
+#: Tag of a picture, or the end of a link to one: data, or the name of a file that does not exist.
+_PICTURE = re.compile(
+    r"""(?<!`)<img\s(?P<rest>[^<>]*+)>(?!`)
+        |\]\([ \t]{0,4}(?:data:[^()\s]*+|[^()\s/:]{1,200}\.(?:png|jpe?g|webp|gif|svg))[ \t]{0,4}\)(?!`)""",
+    re.IGNORECASE | re.VERBOSE,
 )
-_LONGEST_TALK = 400  # characters on either side
-_LEAST_WRAPPED = 4  # lengths of the talk around an answer that is not announced
+_ALT = re.compile(r"""\balt\s{0,4}=\s{0,4}(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')""", re.IGNORECASE)
 
 
 def parse_plain(text: str, frame: Frame = NO_FRAME) -> Parsed:
-    """Return the blocks of a Markdown answer. Never raises; linear in the length.
+    """Return the blocks of a Markdown or HTML answer. Never raises; linear in the length.
 
-    A fence around the whole answer, common for chat models, is removed.
+    A fence around the whole answer, common for chat models, is removed. Pictures become figures without a place.
     """
-    found = markdown_pieces(plain_body(text))
-    return Parsed(tuple(Block(piece.kind, WHOLE_PAGE, piece.text, level=piece.level) for piece in found))
+    body = plain_body(text)
+    return Parsed(tuple(with_inserts(body, list(pictures(body)))))
 
 
 def plain_body(text: str) -> str:
-    """Return the Markdown of an answer, without special tokens and without a fence around the whole."""
-    return unwrapped(without_special(text).replace("\r\n", "\n").strip())
+    """Return the Markdown of an answer, without special tokens, talk, and a fence or tags around the whole."""
+    body = unwrapped(without_special(text).replace("\r\n", "\n").strip())
+    if _HTML_PAGE.match(body) and body.endswith(">"):
+        whole = body[:9].lower().startswith(("<!doctype", "<html", "<body"))
+        if whole or all(line.lstrip()[:1] in ("", "<") for line in body.split("\n")):
+            return html_to_markdown(body)
+    return without_divs(_without_copies(without_talk(body)))
 
 
-def unwrapped(text: str) -> str:
-    """Return the content of a fence around the whole answer, and without one sentence of talk before and after it."""
-    lines = text.split("\n")
-    begin = next((number for number, line in enumerate(lines) if line.strip().startswith("```")), None)
-    if begin is None:
+def _without_copies(text: str) -> str:
+    """Return the text without copies of it behind fences: GLM-OCR repeats its answer after a missed end."""
+    if "\n```" not in text:
         return text
-    before = "\n".join(lines[:begin]).strip()
-    announced = _TALK.match(before) is not None
-    mark = lines[begin].strip().casefold()
-    if mark not in _WRAPPERS and not (announced and mark in _OTHER_WRAPPERS):
+    parts = [part.strip() for part in _BARE_FENCE.split(text)]
+    whole, copies = parts[0], parts[1:-1] if not parts[-1] else parts[1:]
+    is_copied = len(whole) >= _SHORTEST_COPY and copies and whole.startswith(copies[-1])
+    return whole if is_copied and all(copy == whole for copy in copies[:-1]) else text
+
+
+def without_divs(text: str) -> str:
+    """Return the text without `<div>` tags, and without the indents inside them, which would make code of text."""
+    if "<div" not in text.lower():
         return text
-    inside = lines[begin + 1 :]
-    end: int | None = None  # line that closes the fence; fences with a language are inside of it
-    nested = False
-    for number, line in enumerate(inside):
-        if line.strip() == "```" and not nested:
-            end = number
-            break
-        if line.strip().startswith("```"):
-            nested = line.strip() != "```"
-    after = "\n".join(inside[end + 1 :]).strip() if end is not None else ""
-    wrapped = "\n".join(inside[:end])
-    talk = len(before) + len(after)
-    is_talk = all(len(part) <= _LONGEST_TALK and "\n" not in part and part[:1] != "#" for part in (before, after))
-    return wrapped if is_talk and (announced or _LEAST_WRAPPED * talk <= len(wrapped)) else text
+    parts: list[str] = []
+    depth = 0
+    for prose, part in by_fences(text):
+        if not prose:
+            parts.append(part)
+            continue
+        for line in part.splitlines(keepends=True):
+            tags = _DIV.findall(line)
+            bare = _DIV.sub("\n\n", line)
+            parts.append(bare.lstrip(" \t") if depth or tags else line)
+            depth = max(0, depth + sum(-1 if tag.startswith("</") else 1 for tag in tags))
+    return "".join(parts)
+
+
+def pictures(text: str) -> Iterator["Insert"]:
+    """Yield the inserts of `<img>` tags, and of links to data or to files that the model has made up."""
+    links = {link.target.start(): link for link in image_links(text, _PICTURE)} if "](" in text else {}
+    for found in _PICTURE.finditer(text):
+        link = links.get(found.start())
+        if found["rest"] is not None:
+            alt = _ALT.search(found["rest"])
+            words = " ".join(unescape((alt["double"] or alt["single"] or "") if alt else "").split())
+            yield figure_insert(found.start(), found.end(), "image", words)
+        elif link is not None and text[link.start - 1 : link.start] != "`":
+            known = known_kind(link.alt) is BlockKind.FIGURE
+            yield figure_insert(link.start, found.end(), "image", "" if known else link.alt)
 
 
 # Markdown with blocks in between: figures and furniture that models write as links, comments, or tags in their text.
@@ -239,9 +244,12 @@ def is_placeless(block: Block) -> bool:
     return unplaced and known_kind(block.label) is BlockKind.FIGURE
 
 
-def with_inserts(text: str, inserts: Sequence[Insert]) -> list[Block]:
+def with_inserts(
+    text: str, inserts: Sequence[Insert], as_written: Sequence[BlockKind] = (BlockKind.CODE,)
+) -> list[Block]:
     """Return the blocks of a Markdown text and the inserts, in order. Linear; never raises.
 
+    In pieces of the kinds `as_written`, nothing is replaced.
     An answer with a single figure without a place, and no other content, is a page that is this figure.
     """
     parts: list[str] = []
@@ -254,7 +262,7 @@ def with_inserts(text: str, inserts: Sequence[Insert]) -> list[Block]:
     seen: set[int] = set()
     for piece in markdown_pieces("".join(parts)):
         seen.update(int(mark[1]) for mark in _MARK.finditer(piece.text))
-        if piece.kind is BlockKind.CODE:  # code stays as written
+        if piece.kind in as_written:
 
             def written(mark: re.Match[str]) -> str:
                 insert = inserts[int(mark[1])]

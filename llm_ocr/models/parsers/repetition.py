@@ -80,8 +80,26 @@ def loop_at_end(text: str, *, finished: bool = False) -> Run | None:
 
 
 def whole_run(text: str, period: int) -> int:
-    """Return the number of characters at the end of `text` in a run of this period, the first unit included."""
-    return _equal_back(text, period) + period
+    """Return the number of characters at the end of `text` in a run of this period, the first unit included.
+
+    Linear: steps double, then halve.
+    """
+    start, step = len(text), 64  # text[start:] equals the text one period before
+
+    def repeats(size: int) -> bool:
+        return text[start - size : start] == text[start - size - period : start - period]
+
+    while (step := min(step, start - period)) > 0 and repeats(step):
+        start -= step
+        step *= 2
+    while step > 1:
+        half = step // 2
+        if repeats(half):
+            start -= half
+            step -= half
+        else:
+            step = half
+    return len(text) - start + period
 
 
 def is_loop(unit: str, length: int, *, finished: bool = False) -> bool:
@@ -134,33 +152,7 @@ def _run_before(text: str, start: int, end: int) -> Run | None:
     if before < 0:
         return None
     period = start - before
-    return Run(period, _equal_back(text, period) + period)
-
-
-def _equal_back(text: str, period: int) -> int:
-    """Return the number of final characters that equal those `period` before. Linear: steps double, then halve."""
-    size = len(text)
-    known, step = 0, 64
-    while step:
-        step = min(step, size - period - known)
-        if step <= 0:
-            return known
-        if not _equal(text, size - known - step, size - known, period):
-            break
-        known += step
-        step *= 2
-    while step > 1:
-        half = step // 2
-        if _equal(text, size - known - half, size - known, period):
-            known += half
-            step -= half
-        else:
-            step = half
-    return known
-
-
-def _equal(text: str, start: int, end: int, period: int) -> bool:
-    return text[start:end] == text[start - period : end - period]
+    return Run(period, whole_run(text, period))
 
 
 # Answers that repeat themselves, while they stream and afterward. Boxes are excluded from the comparison: a model that

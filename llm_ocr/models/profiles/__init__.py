@@ -1,1 +1,1 @@
-"""Profiles of model families: one data file per family."""
+"""Profiles of models as data, in files by the form of their answers, as the parsers are."""

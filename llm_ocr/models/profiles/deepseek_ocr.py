@@ -1,12 +1,17 @@
-"""DeepSeek-OCR and DeepSeek-OCR-2: text, layout, and boxes in one request.
+"""DeepSeek-OCR, DeepSeek-OCR-2, and Unlimited-OCR: text, layout, and boxes in one request, as tags.
 
-Prompts are those of the models' READMEs, arguments and settings those of vLLM's recipes.
+Prompts of DeepSeek are those of the models' READMEs, arguments and settings those of vLLM's recipes. Unlimited-OCR has
+tags like these and a long context, and is experimental. Its prompt, arguments, and settings are those of vLLM's recipe.
+Another project uses `<|grounding|>OCR this image.` and reports empty answers to other prompts. Neither claim has been
+verified.
 """
 
-from llm_ocr.models.parsers.grounding import parse_grounding, parse_spotting
+from dataclasses import replace
+
+from llm_ocr.models.parsers.markers import parse_grounding, parse_spotting, parse_unlimited
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, DEEPSEEK_PROMPTS, USUAL_ARGS, side_at, warmer
+from llm_ocr.models.profiles.shared import ANSWER, DEEPSEEK_PROMPTS, USUAL_ARGS, prompt_tokens, side_at, warmer
 
 # vLLM puts "<image>\n" before each prompt, as in the model's own prompts.
 _PAGE = "<|grounding|>Convert the document to markdown."
@@ -73,25 +78,57 @@ DEEPSEEK_OCR = Profile(
 )
 
 # Before vLLM's pull request 33642 (February 2026), servers had no chat template for this model: answers were empty.
-DEEPSEEK_OCR_2 = Profile(
+DEEPSEEK_OCR_2 = replace(
+    DEEPSEEK_OCR,
     name="deepseek-ocr-2",
     model="deepseek-ai/DeepSeek-OCR-2",
     licence="Apache-2.0",
+    aliases=(),
     prompts={"layout": _PAGE, "markdown": _PAGE, "text": "Free OCR."},
     parsers={"": parse_plain, "layout": parse_grounding, "markdown": parse_grounding},
     # vLLM's first release with this architecture: release notes of 0.16.0, pull request 33165.
     min_vllm="0.16.0",
-    image=_IMAGE,
     max_tokens=_CONTEXT - _SECOND_LARGEST_PROMPT,
-    context=_CONTEXT,
     page_tokens=_SECOND_PAGE + ANSWER,
-    vllm_settings=_TAGS,
-    page_settings=_NO_REPETITION,
-    server_args=_SERVER_ARGS,
-    figure_labels=_FIGURES,
-    ladder=_LADDER,
+    kv_bytes=0,
+    structured=frozenset({"parse", "classify"}),
     parameters=3.4,
     scores=(Score("OmniDocBench v1.5", 91.09, "vendor's paper, arXiv 2601.20552"),),
 )
 
-PROFILES = (DEEPSEEK_OCR, DEEPSEEK_OCR_2)
+
+# The prompt contains the image placeholder, and precedes the image, so that vLLM does not add a placeholder.
+_UNLIMITED_PAGE = "<image>document parsing."
+# Image tokens of the largest page of DeepSeek-OCR, the base of this model.
+_UNLIMITED_IMAGE = 960
+
+UNLIMITED_OCR = Profile(
+    name="unlimited-ocr",
+    model="baidu/Unlimited-OCR",
+    licence="MIT",
+    aliases=("unlimited",),
+    prompts={"layout": _UNLIMITED_PAGE},
+    parsers={"": parse_unlimited},
+    image=ImageRule(side_at(144)),
+    max_tokens=8192,
+    context=32_768,
+    page_tokens=_UNLIMITED_IMAGE + prompt_tokens(_UNLIMITED_PAGE) + ANSWER,
+    image_first=False,
+    vllm_settings={"skip_special_tokens": False},
+    page_settings={"vllm_xargs": {"ngram_size": 35, "window_size": 128}},
+    server_args=(
+        "--logits-processors",
+        "vllm.model_executor.models.unlimited_ocr:NGramPerReqLogitsProcessor",
+        *USUAL_ARGS,
+    ),
+    min_vllm="0.25.0",
+    trust_remote_code=True,
+    figure_labels=frozenset({"image", "figure"}),
+    ladder=warmer(),
+    parameters=3.3,
+    scores=(
+        Score("OmniDocBench v1.5", 93.23, "vendor's run"),
+        Score("OmniDocBench v1.6", 93.92, "vendor's run"),
+    ),
+    experimental=True,
+)

@@ -1,7 +1,11 @@
-"""GLM-OCR: one small model for regions of a page that also reads whole pages.
+"""GLM-OCR and MiniCPM-OCR: one small model for regions of a page that also reads whole pages.
 
-Prompts, settings, and the routing of regions are those of the vendor's SDK (`glmocr/config.yaml`), arguments those of
-the model card. The revision is one that a third-party deployment pins.
+Prompts, settings, and the routing of regions of GLM-OCR are those of the vendor's SDK (`glmocr/config.yaml`), arguments
+those of the model card. The revision is one that a third-party deployment pins.
+
+MiniCPM-OCR 1.0, which is experimental, has the same prompts and regions by its vendor's SDK
+(`ocrcpm/default_prompts.py`). The answer's length is the SDK's longest; the page size and the image tokens are
+estimates of llm_ocr.
 """
 
 from llm_ocr.models.parsers.otsl import parse_formula
@@ -64,4 +68,29 @@ GLM_OCR = Profile(
     layout_first=True,
 )
 
-PROFILES = (GLM_OCR,)
+
+MINICPM_OCR = Profile(
+    name="minicpm-ocr",
+    model="openbmb/MiniCPM-OCR-1.0",
+    licence="Apache-2.0",
+    notice=(
+        "minicpm-ocr is trained on regions of pages: where no detector finds the regions, expect bad results of pages "
+        "with more than one column."
+    ),
+    aliases=("minicpm-ocr-1", "minicpm"),
+    prompts=_PROMPTS,
+    parsers={"": parse_plain, "formula": parse_formula},
+    image=ImageRule(_LONGEST),
+    max_tokens=_MAX_TOKENS,
+    context=_CONTEXT,
+    page_tokens=page_tokens(_LONGEST, 32, _TEXT),
+    mode="markdown",
+    server_args=USUAL_ARGS,
+    ladder=warmer(),
+    parameters=1.3,
+    languages="English, Chinese",
+    scores=(Score("OmniParseBench", 83.2, "as quoted by others, with the vendor's detector"),),
+    region_tasks={"text": "text", "table": "table", "formula": "formula"},
+    layout_first=True,
+    experimental=True,
+)

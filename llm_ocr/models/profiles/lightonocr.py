@@ -4,6 +4,8 @@ Prompts, image sizes, arguments, and settings are those of the model cards and o
 those that a third-party project pins.
 """
 
+from dataclasses import replace
+
 from llm_ocr.models.parsers.markdown import parse_lighton2, parse_lighton2_plain
 from llm_ocr.models.parsers.markers import parse_lighton3
 from llm_ocr.models.parsers.plain import parse_plain
@@ -94,24 +96,19 @@ LIGHTONOCR_3_4B = _third(
 )
 
 # transformers 5.17 breaks this model on vLLM 0.30.0 (a class was renamed); the vendor pins 5.16.1.
-LIGHTONOCR_3_1B = Profile(
+LIGHTONOCR_3_1B = replace(
+    LIGHTONOCR_3,
     name="lightonocr-3-1b",
     model="lightonai/LightOnOCR-3-1B",
-    licence=_LICENCE,
-    prompts=_PROMPTS_3,
-    parsers={"": parse_plain, "layout": parse_lighton3},
+    revision=None,
+    aliases=(),
     image=ImageRule(1540),
-    max_tokens=_MAX_TOKENS_3,
     context=16_384,
     page_tokens=a4_tokens(1540, _PIXTRAL) + _PROMPT + ANSWER,
-    temperature=_TEMPERATURE_3,
-    settings={"top_p": 1.0},
+    vllm_settings={},
     server_args=(*ONE_IMAGE, *CACHES_OFF),
     min_vllm="0.30.0",  # the release of the vendor's measurements
-    figure_labels=_FIGURES_3,
-    ladder=warmer(_TEMPERATURE_3, plainer="markdown"),
     parameters=1.0,
-    languages=_LANGUAGES,
     scores=(
         Score("olmOCR-bench", 84.5, _CARD),
         Score("olmOCR-bench without post-processing", 84.0, _RAW),

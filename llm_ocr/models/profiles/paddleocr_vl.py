@@ -1,8 +1,15 @@
-"""PaddleOCR-VL: small models for regions of a page that a detector found.
+"""PaddleOCR-VL and MinerU2.5-Pro: small models for regions of a page that a detector found.
 
-Prompts, sizes, and settings are those of the vendor's documentation and pipeline, arguments those of vLLM's recipe.
+Prompts, sizes, and settings of PaddleOCR-VL are those of the vendor's documentation and pipeline, arguments those of
+vLLM's recipe.
+
+MinerU2.5-Pro, which is experimental, gives the layout of a page in a separate request, and reads figures, too. Prompts,
+the system message, and settings are those of the vendor's package (`mineru-vl-utils`), arguments those of its
+documentation. The vendor requests the layout of the page stretched to 1036 x 1036 pixels and then each region. Here the
+page keeps its shape (fractions of the sides are the same), and a detector finds the regions.
 """
 
+from llm_ocr.models.parsers.markers import parse_mineru_layout
 from llm_ocr.models.parsers.otsl import (
     parse_formula,
     parse_paddle_chart,
@@ -12,7 +19,7 @@ from llm_ocr.models.parsers.otsl import (
 )
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, USUAL_ARGS, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import ANSWER, USUAL_ARGS, page_tokens, prompt_tokens, side_at, warmer
 
 _TEXT = "OCR:"
 _PROMPTS = {
@@ -35,7 +42,7 @@ _CONTEXT = 16_384
 _VENDOR = "vendor's run, with its detector"
 
 
-def _profile(version: str, model: str, aliases: tuple[str, ...], scores: tuple[Score, ...]) -> Profile:
+def _paddle(version: str, model: str, aliases: tuple[str, ...], scores: tuple[Score, ...]) -> Profile:
     first = version == "1"
     return Profile(
         name=f"paddleocr-vl-{version}",
@@ -72,8 +79,8 @@ def _profile(version: str, model: str, aliases: tuple[str, ...], scores: tuple[S
     )
 
 
-PROFILES = (
-    _profile(
+PADDLEOCR_VL = (
+    _paddle(
         "1.6",
         "PaddleOCR-VL-1.6",
         ("paddleocr",),
@@ -87,11 +94,70 @@ PROFILES = (
             ),
         ),
     ),
-    _profile("1.5", "PaddleOCR-VL-1.5", (), (Score("OmniDocBench v1.5", 94.5, _VENDOR),)),
-    _profile(
+    _paddle("1.5", "PaddleOCR-VL-1.5", (), (Score("OmniDocBench v1.5", 94.5, _VENDOR),)),
+    _paddle(
         "1",
         "PaddleOCR-VL",
         (),
         (Score("OmniDocBench v1.5", 92.86, _VENDOR), Score("olmOCR-bench", 80.0, _VENDOR)),
     ),
+)
+
+
+_MINERU_TEXT = "\nText Recognition:"
+_MINERU_PROMPTS = {
+    "text": _MINERU_TEXT,
+    "layout-only": "\nLayout Detection:",
+    "table": "\nTable Recognition:",
+    "formula": "\nFormula Recognition:",
+    "describe": "\nImage Analysis:",
+}
+
+# Regions are cut from pages at 200 dpi. Answer length and context are those of GLM-OCR, which has the same kind of
+# requests: the vendor gives no numbers.
+_LONGEST = side_at(200)
+_MINERU_TOKENS, _MINERU_CONTEXT = 8192, 16_384
+
+MINERU = Profile(
+    name="mineru2.5-pro",
+    model="opendatalab/MinerU2.5-Pro-2605-1.2B",
+    licence="see its model card (sources disagree: Apache-2.0 or the vendor's own)",
+    notice="mineru2.5-pro: sources disagree on the license of its weights: read its model card before you use it.",
+    aliases=("mineru",),
+    prompts=_MINERU_PROMPTS,
+    parsers={
+        "": parse_plain,
+        "layout-only": parse_mineru_layout,
+        "table": parse_paddle_table,
+        "formula": parse_formula,
+    },
+    image=ImageRule(_LONGEST),
+    max_tokens=_MINERU_TOKENS,
+    context=_MINERU_CONTEXT,
+    # Qwen2-VL: one token per 28 x 28 pixels.
+    page_tokens=page_tokens(_LONGEST, 28, _MINERU_TEXT),
+    mode="text",
+    system="You are a helpful assistant.",
+    # The vendor's top_p (0.01) and top_k (1) have no effect at temperature 0, and would give the same answer in each
+    # warmer attempt. Its penalties differ for text, tables, and layouts; n-grams are blocked without them, too.
+    settings={"top_p": 1.0},
+    vllm_settings={
+        "top_k": -1,
+        "repetition_penalty": 1.0,
+        "skip_special_tokens": False,
+        "vllm_xargs": {"no_repeat_ngram_size": 100},
+    },
+    # The package `mineru-vl-utils` must be installed next to vLLM.
+    server_args=("--logits-processors", "mineru_vl_utils:MinerULogitsProcessor", *USUAL_ARGS),
+    figure_labels=frozenset({"image", "chart", "image_block"}),
+    structured=frozenset(),
+    ladder=warmer(),
+    parameters=1.2,
+    scores=(
+        Score("OmniDocBench v1.6", 95.7, "vendor's run, in two steps"),
+        Score("OmniParseBench", 87.1, "run by datalab, which makes Chandra and Surya"),
+    ),
+    experimental=True,
+    region_tasks={"text": "text", "table": "table", "formula": "formula"},
+    layout_first=True,
 )

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from llm_ocr.documents.attempt_wire import attempt_from_wire, attempt_to_wire
-from llm_ocr.documents.page_wire import evidence_from_wire, evidence_to_wire
+from llm_ocr.documents.page_wire import attempt_from_wire, attempt_to_wire, evidence_from_wire, evidence_to_wire
 from llm_ocr.results.quality.scoring import Limits, rated
 from llm_ocr.types import (
     Attempt,

@@ -49,16 +49,6 @@ class Context:
             f"or set {profile}."
         )
 
-    @property
-    def network(self) -> str:
-        """Instructions if there is no response."""
-        if self.endpoint:
-            return (
-                f"Check that a server runs at {self.endpoint}. The URL comes from {self.options.named('endpoint')} or "
-                "STORAGE_EMULATOR_HOST."
-            )
-        return f"Check the network and the proxy settings (HTTPS_PROXY). {AGAIN}"
-
 
 def advice_for(status: int, reasons: frozenset[str], message: str, context: Context) -> Advice:
     """Return the advice for a response's status, reason codes, and message."""
@@ -202,7 +192,11 @@ def _without_answer(error: BaseException, context: Context) -> Advice:
         return Advice(_short(error), context.sign_in)
     if isinstance(error, DataCorruption):
         return Advice("the transfer damaged the content", AGAIN, retryable=True)
-    return Advice(f"{context.server} is unreachable ({_short(error)})", context.network, retryable=True)
+    hint = f"Check the network and the proxy settings (HTTPS_PROXY). {AGAIN}"
+    if context.endpoint:
+        setting = context.options.named("endpoint")
+        hint = f"Check that a server runs at {context.endpoint}. The URL comes from {setting} or STORAGE_EMULATOR_HOST."
+    return Advice(f"{context.server} is unreachable ({_short(error)})", hint, retryable=True)
 
 
 def _short(error: BaseException) -> str:

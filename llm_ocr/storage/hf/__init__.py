@@ -77,7 +77,17 @@ def parse(url: str) -> Place:
         )
     if not namespace or not below.partition("/")[0]:
         raise UsageError(f"{url} names no {kind[:-1]}", hint=f"Give {_SCHEME}{kind}/NAMESPACE/NAME/PREFIX.")
-    name, revision, prefix = _split_revision(below)
+    # NAME[@REVISION][/PREFIX]
+    head, _, prefix = below.partition("/")
+    name, at, _ = head.partition("@")
+    revision = None
+    if at:
+        after = below[len(name) + 1 :]
+        if found := _REFERENCE.match(after):
+            revision, prefix = found[0], after[found.end() + 1 :]
+        else:
+            quoted, _, prefix = after.partition("/")
+            revision = unquote(quoted)
     if revision is not None and kind == "buckets":
         raise UsageError(f"{url}: a bucket has no revisions", hint=f"Give {_SCHEME}buckets/{namespace}/{name}/PREFIX.")
     if revision == "":
@@ -90,19 +100,6 @@ def parse(url: str) -> Place:
             )
     prefix = checked_prefix(url, prefix.strip("/"), "Give another prefix.")
     return Place(kind.removesuffix("s"), f"{namespace}/{name}", prefix, revision or "")
-
-
-def _split_revision(below: str) -> tuple[str, str | None, str]:
-    """Return name, revision (None without `@`), and prefix of `NAME[@REVISION][/PREFIX]`."""
-    head, _, prefix = below.partition("/")
-    name, at, _ = head.partition("@")
-    if not at:
-        return name, None, prefix
-    after = below[len(name) + 1 :]
-    if found := _REFERENCE.match(after):
-        return name, found[0], after[found.end() + 1 :]
-    revision, _, prefix = after.partition("/")
-    return name, unquote(revision), prefix
 
 
 def open_hub(url: str, options: StoreOptions) -> ObjectStore:

@@ -7,16 +7,16 @@ Hub's S3 gateway supports conditions: a bucket given as `s3://…` has them too.
 
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
 from llm_ocr.storage import ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
-from llm_ocr.storage.hf.client import RETRIES, HubRefused, HubStore, RetryPolicy, missing, no_token
-from llm_ocr.storage.names import PROBES, check_key, folder_of
+from llm_ocr.storage.hf.client import RETRIES, HubStore, RetryPolicy
+from llm_ocr.storage.names import PROBES, check_key
 
 if TYPE_CHECKING:
     from huggingface_hub import BucketFile
@@ -80,32 +80,22 @@ class BucketStore(HubStore):
         self._download(key, path, fetch)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """List in key order. The whole list is in memory (about 400 bytes per object): the Hub guarantees no order."""
         return (info for info in self._listed(prefix, start_after) if not info.key.startswith(PROBES))
 
     def unfinished(self) -> Iterator[ObjectInfo]:
         """List leftovers of an interrupted `check`. An interrupted upload leaves nothing visible."""
-        yield from self._listed(PROBES, "")
+        return self._listed(PROBES, "")
 
-    def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+    def _tree(self, folder: str | None) -> Iterable[Any]:
+        return self._client.api.list_bucket_tree(self._place.id, folder, recursive=True)
+
+    def _info(self, key: str, entry: Any) -> ObjectInfo | None:
         from huggingface_hub import BucketFile
-        from huggingface_hub.errors import EntryNotFoundError
 
-        folder = folder_of(prefix)
-        below = self._place.path(folder) if folder else self._place.prefix
-        found = []
-        with self._client.doing("list", folder, reading=True):
-            try:
-                for entry in self._client.api.list_bucket_tree(self._place.id, below or None, recursive=True):
-                    # The Hub treats the folder as a name prefix.
-                    if not isinstance(entry, BucketFile) or (below and not entry.path.startswith(f"{below}/")):
-                        continue
-                    key = self._place.key(entry.path)
-                    if key.startswith(prefix) and key > start_after:
-                        found.append(self._info(key, entry))
-            except EntryNotFoundError:
-                return
-        yield from sorted(found, key=lambda info: info.key)
+        if not isinstance(entry, BucketFile):
+            return None
+        at = entry.uploaded_at or entry.mtime
+        return ObjectInfo(key, entry.size, entry.xet_hash, at.timestamp() if at else 0.0)
 
     def stat(self, key: str) -> ObjectInfo | None:
         file = self._file(key)
@@ -121,11 +111,6 @@ class BucketStore(HubStore):
 
         # Clients before 2.0 do not retry a dropped connection.
         return self._client.ask("read", key, look_up)
-
-    @staticmethod
-    def _info(key: str, file: "BucketFile") -> ObjectInfo:
-        at = file.uploaded_at or file.mtime
-        return ObjectInfo(key, file.size, file.xet_hash, at.timestamp() if at else 0.0)
 
     def delete(self, key: str) -> None:
         check_key(key)
@@ -144,9 +129,7 @@ class BucketStore(HubStore):
 
     def check(self) -> None:
         """Check the bucket by writing. A bucket that does not exist is created, private."""
-        if not self._client.has_token:
-            raise no_token(f"cannot use {self.url}")
-        self._client.retries.keep_trying(self._make_sure)
+        super().check()
         probe, data = f"{PROBES}{secrets.token_hex(8)}", secrets.token_bytes(16)
         self._write(probe, data)
         try:
@@ -158,17 +141,12 @@ class BucketStore(HubStore):
     def _make_sure(self) -> None:
         from huggingface_hub.errors import BucketNotFoundError
 
+        api = self._client.api
         with self._made, self._client.doing("use"):
             try:
-                self._client.api.bucket_info(self._place.id)
-            except BucketNotFoundError as error:
-                try:
-                    with self._client.doing("make"):
-                        self._client.api.create_bucket(self._place.id, private=True, exist_ok=True)
-                except HubRefused as refused:
-                    if refused.status == 403:  # in another user's namespace: the bucket may exist
-                        raise missing(f"cannot use {self.url}", self._client) from error
-                    raise
+                api.bucket_info(self._place.id)
+            except BucketNotFoundError:
+                self._make(lambda: api.create_bucket(self._place.id, private=True, exist_ok=True))
 
     def _address(self, key: str) -> str:
         check_key(key)

@@ -6,7 +6,7 @@ import re
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
 from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
 from llm_ocr.storage.local import storage_error
-from llm_ocr.storage.names import TEMPORARY, check_key
+from llm_ocr.storage.names import TEMPORARY, check_key, folder_of
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -80,11 +80,21 @@ RETRIES = RetryPolicy()
 
 
 class HubClient:
-    """`HfApi` for one place, with reads over HTTP. Thread-safe; sends no request before its first use."""
+    """`HfApi` for one place, with reads over HTTP. Thread-safe; sends no request before its first use.
 
-    def __init__(self, place: Place, options: StoreOptions, retries: RetryPolicy = RETRIES) -> None:
+    `pause` implements the waits between retries.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        options: StoreOptions,
+        retries: RetryPolicy = RETRIES,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
         self.place = place
         self.retries = retries
+        self._pause = pause
         self._options = options
 
     @cached_property
@@ -151,7 +161,7 @@ class HubClient:
             with self.doing(action, key, reading=reading):
                 return call()
 
-        return self.retries.keep_trying(attempt)
+        return self.retries.keep_trying(attempt, self._pause)
 
     def read(self, url: str, key: str, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
         """Return the object at `url`, or its range `span` (start and length), and its version.
@@ -310,6 +320,52 @@ class HubStore(BaseStore, ABC):
 
     @abstractmethod
     def stat(self, key: str) -> ObjectInfo | None: ...
+
+    @abstractmethod
+    def _tree(self, folder: str | None) -> Iterable[Any]:
+        """Return the client's entries below a folder of the bucket or repository, in any order."""
+
+    @abstractmethod
+    def _info(self, key: str, entry: Any) -> ObjectInfo | None:
+        """Return the object's data from the client's entry; None for a folder."""
+
+    @abstractmethod
+    def _make_sure(self) -> None:
+        """Create the bucket or repository if it is missing."""
+
+    def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+        """List in key order. The whole list is in memory (about 400 bytes per object): the Hub guarantees no order."""
+        from huggingface_hub.errors import EntryNotFoundError
+
+        folder = folder_of(prefix)
+        below = self._place.path(folder) if folder else self._place.prefix
+        found = []
+        with self._client.doing("list", folder, reading=True):
+            try:
+                for entry in self._tree(below or None):
+                    key = self._place.key(entry.path)
+                    # The Hub may treat the folder as a name prefix.
+                    inside = not below or entry.path.startswith(f"{below}/")
+                    if inside and key.startswith(prefix) and key > start_after and (info := self._info(key, entry)):
+                        found.append(info)
+            except EntryNotFoundError:  # no such folder
+                return
+        yield from sorted(found, key=lambda info: info.key)
+
+    def check(self) -> None:
+        """Create the bucket or repository, private, if it does not exist. Raises `StorageError` without a token."""
+        if not self._client.has_token:
+            raise no_token(f"cannot use {self.url}")
+        self._client.retries.keep_trying(self._make_sure)
+
+    def _make(self, create: Callable[[], object]) -> None:
+        try:
+            with self._client.doing("make"):
+                create()
+        except HubRefused as refused:
+            if refused.status == 403:  # in another user's namespace: it may exist
+                raise missing(f"cannot use {self.url}", self._client) from refused
+            raise
 
     def fetch(self, key: str) -> tuple[bytes, str]:
         return self._client.read(self._address(key), key)

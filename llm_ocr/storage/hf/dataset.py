@@ -1,15 +1,15 @@
 """Store in a dataset repository of the Hugging Face Hub."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llm_ocr.errors import ObjectExists, StorageError, UsageError
 from llm_ocr.storage import ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
-from llm_ocr.storage.hf.client import RETRIES, HubRefused, HubStore, RetryPolicy, missing, no_token
+from llm_ocr.storage.hf.client import RETRIES, HubStore, RetryPolicy, missing
 from llm_ocr.storage.hf.commits import RATE, SEND_EARLY, Change, CommitQueue, Committer, Rate, version_of
-from llm_ocr.storage.names import check_key, folder_of
+from llm_ocr.storage.names import check_key
 
 if TYPE_CHECKING:
     from huggingface_hub import RepoFile
@@ -132,30 +132,24 @@ class DatasetStore(HubStore):
         self._download(key, path, fetch)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """List in key order. The whole list is in memory, because the Hub guarantees no order."""
-        from huggingface_hub import RepoFile
-        from huggingface_hub.errors import EntryNotFoundError
-
-        folder = folder_of(prefix)
         self._queue.settle(self._queue.of(lambda path: path.startswith(self._place.path(prefix))))
-        below = self._place.path(folder) if folder else self._place.prefix
-        found = []
-        with self._client.doing("list", folder, reading=True):
-            try:
-                for entry in self._client.api.list_repo_tree(
-                    self._place.id,
-                    below or None,
-                    recursive=True,
-                    revision=self._place.revision or None,
-                    repo_type="dataset",
-                ):
-                    key = self._place.key(entry.path)
-                    if isinstance(entry, RepoFile) and key.startswith(prefix) and key > start_after:
-                        found.append(_info(key, entry))
-            except EntryNotFoundError:  # no such folder
-                return
         hidden = frozenset() if self._place.prefix else _NOT_CONTENT
-        yield from sorted((info for info in found if info.key not in hidden), key=lambda info: info.key)
+        return (info for info in self._listed(prefix, start_after) if info.key not in hidden)
+
+    def _tree(self, folder: str | None) -> Iterable[Any]:
+        return self._client.api.list_repo_tree(
+            self._place.id,
+            folder,
+            recursive=True,
+            revision=self._place.revision or None,
+            repo_type="dataset",
+        )
+
+    def _info(self, key: str, entry: Any) -> ObjectInfo | None:
+        """Return the object's data without its time: the Hub returns the commits of files only in pages of 50."""
+        from huggingface_hub import RepoFile
+
+        return ObjectInfo(key, entry.size, version_of(entry)) if isinstance(entry, RepoFile) else None
 
     def unfinished(self) -> Iterator[ObjectInfo]:
         """Return nothing: content that was sent and not committed is invisible, and the Hub removes it."""
@@ -165,7 +159,7 @@ class DatasetStore(HubStore):
         self._settle(key)
         path = self._place.path(key)
         file = self._file(path)
-        return _info(key, file) if file else None
+        return self._info(key, file) if file else None
 
     def _file(self, path: str) -> "RepoFile | None":
         return self._client.retries.keep_trying(lambda: self._committer.there([path])).get(path)
@@ -190,42 +184,25 @@ class DatasetStore(HubStore):
     def check(self) -> None:
         """Check the write permission without a commit. A repository that does not exist is created, private."""
         self._check_writable()
-        if not self._client.has_token:
-            raise no_token(f"cannot use {self.url}")
-        self._client.retries.keep_trying(self._make_sure)
+        super().check()
 
     def _make_sure(self) -> None:
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
-        api, where = self._client.api, f"cannot use {self.url}"
+        api, place = self._client.api, self._place
         with self._client.doing("use"):
             try:
-                api.repo_info(self._place.id, repo_type="dataset", revision=self._place.revision or None)
+                api.repo_info(place.id, repo_type="dataset", revision=place.revision or None)
             except GatedRepoError:
                 raise
             except RepositoryNotFoundError:
-                self._make(where)
-            api.auth_check(self._place.id, repo_type="dataset", write=True)
-
-    def _make(self, where: str) -> None:
-        api = self._client.api
-        for kind in ("model", "space"):
-            if api.repo_exists(self._place.id, repo_type=kind):
-                raise StorageError(
-                    f"{where}: {self._place.id} is a {kind} repository",
-                    hint="Give a dataset repository, or an unused name.",
-                )
-        if self._place.revision:
-            raise missing(where, self._client)
-        try:
-            with self._client.doing("make"):
-                api.create_repo(self._place.id, repo_type="dataset", private=True, exist_ok=True)
-        except HubRefused as refused:
-            if refused.status == 403:  # in another user's namespace: the repository may exist
-                raise missing(where, self._client) from refused
-            raise
-
-
-def _info(key: str, file: "RepoFile") -> ObjectInfo:
-    """Return the object's data without its time: the Hub returns the commits of files only in pages of 50."""
-    return ObjectInfo(key, file.size, version_of(file))
+                for kind in ("model", "space"):
+                    if api.repo_exists(place.id, repo_type=kind):
+                        raise StorageError(
+                            f"cannot use {self.url}: {place.id} is a {kind} repository",
+                            hint="Give a dataset repository, or an unused name.",
+                        ) from None
+                if place.revision:
+                    raise missing(f"cannot use {self.url}", self._client) from None
+                self._make(lambda: api.create_repo(place.id, repo_type="dataset", private=True, exist_ok=True))
+            api.auth_check(place.id, repo_type="dataset", write=True)

@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
 from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo
-from llm_ocr.storage.local.locks import LOCKS, NoLocks, exclusive, may_be_held, prepare, unreliable
-from llm_ocr.storage.names import TEMPORARY, check_key, folder_of, local_folder
+from llm_ocr.storage.local.locks import LOCKS, NoLocks, exclusive, prepare, unreliable
+from llm_ocr.storage.names import TEMPORARY, check_key, folder_of
 
 # Version of a file: inode, time, and size. Files are never changed in place, so reading needs no lock.
 
@@ -37,18 +37,8 @@ def version_at(path: Path) -> str | None:
         return None
 
 
-def set_apart(path: Path) -> None:
-    """Change the time of a new file by less than a millisecond, to distinguish it from other versions.
-
-    Kernels before Linux 6.13 count file times in ticks of several milliseconds, and ext4 reuses inodes at once: a third
-    version written within a tick would look like the first.
-    """
-    written = path.stat()
-    tick = 1_000_000
-    modified = written.st_mtime_ns - written.st_mtime_ns % tick + random.randrange(tick)
-    with contextlib.suppress(PermissionError, NotImplementedError):  # a mount that sets its own times
-        os.utime(path, ns=(written.st_atime_ns, modified))
-
+#: Nanoseconds by which versions of a file are told apart at most.
+_TICK = 1_000_000
 
 _AGAIN = "Published results remain. Then run the same command again."
 _MAY_NOT = "This user lacks a permission: change the permissions of the folder, or use another folder."
@@ -122,23 +112,19 @@ def replacing(path: Path, source: str) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def has_no_links(error: OSError) -> bool:
-    """Return whether `link` failed because the file system has no hard links."""
-    return error.errno in _NO_LINKS
-
-
 #: Entries at the root that are not content: `lost+found`, made by mkfs on ext file systems and readable by root only;
 #: and our locks.
 _NOT_CONTENT = frozenset({"lost+found/", f"{LOCKS}/"})
 
 
-def walk(root: Path, folder: str, wanted: Callable[[str], bool]) -> Iterator[str]:
-    """Yield all files below `root`/`folder` in key order, except in subfolders that are not `wanted`.
+def walk(root: Path, folder: str = "", prefix: str = "", start_after: str = "") -> Iterator[str]:
+    """Yield all files below `root`/`folder` in key order, except in subfolders without keys that are wanted.
 
     Args:
         root: folder of the store.
         folder: a key, or empty for the root itself.
-        wanted: returns whether to enter a subfolder, which is given with a `/` at the end.
+        prefix: beginning of the wanted keys.
+        start_after: key after which the wanted ones are.
     """
     with translated("list", str(root / folder)):
         try:
@@ -157,19 +143,8 @@ def walk(root: Path, folder: str, wanted: Callable[[str], bool]) -> Iterator[str
         key = f"{folder}/{name}" if folder else name
         if not name.endswith("/"):
             yield key
-        elif wanted(key):
-            yield from walk(root, key[:-1], wanted)
-
-
-def is_temporary(key: str) -> bool:
-    """Return whether the key is that of an unfinished write."""
-    return key.rpartition("/")[2].startswith(TEMPORARY)
-
-
-def may_hold(folder: str, prefix: str, start_after: str) -> bool:
-    """Return whether a folder (with `/` at the end) may hold keys with the prefix and after `start_after`."""
-    fits = folder.startswith(prefix) or prefix.startswith(folder)
-    return fits and (folder > start_after or start_after.startswith(folder))
+        elif (key.startswith(prefix) or prefix.startswith(key)) and (key > start_after or start_after.startswith(key)):
+            yield from walk(root, key[:-1], prefix, start_after)
 
 
 # Store in a local folder or on a file system mounted by many machines. An object appears under its name completely or
@@ -183,15 +158,6 @@ def may_hold(folder: str, prefix: str, start_after: str) -> bool:
 
 #: Errors of file systems that cannot sync a folder. Nothing more can be done for durability.
 _CANNOT_SYNC_FOLDERS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF})
-
-
-def open_local(url: str) -> "LocalStore":
-    """Return the store for a path or `file://` URL, without reading or writing.
-
-    Raises:
-        UsageError: the URL has another scheme.
-    """
-    return LocalStore(local_folder(url))
 
 
 class LocalStore(BaseStore):
@@ -218,7 +184,7 @@ class LocalStore(BaseStore):
             return file.read(length)
 
     def put(self, key: str, data: bytes) -> None:
-        self._replace(key, lambda file: _write(file, data))
+        self._replace(key, lambda file: file.write(data))
 
     def upload(self, path: Path, key: str) -> None:
         def copy(file: BinaryIO) -> None:
@@ -231,7 +197,7 @@ class LocalStore(BaseStore):
         path = self._path(key)
         if self._info(key) is not None:  # saves a useless write; the link below decides
             raise ObjectExists(f"{path} exists")
-        with translated("write", str(path)), self._temporary(path, lambda file: _write(file, data)) as temporary:
+        with translated("write", str(path)), self._temporary(path, lambda file: file.write(data)) as temporary:
             version = version_of(temporary.stat())
             try:
                 self._link(temporary, path)
@@ -240,7 +206,7 @@ class LocalStore(BaseStore):
                 if temporary.stat().st_nlink < 2:
                     if error.errno == errno.EEXIST:
                         raise ObjectExists(f"{path} exists") from error
-                    if not has_no_links(error):
+                    if error.errno not in _NO_LINKS:
                         raise
                     self._create_without_links(key, temporary)
             self._sync_folder(path.parent)
@@ -265,7 +231,7 @@ class LocalStore(BaseStore):
             raise StorageError(f"cannot swap {path}: {can.note}", hint=NO_LOCKS_HINT)
         with translated("write", str(path)):
             _expect(path, version)  # saves a useless write; the check under the lock decides
-            with self._temporary(path, lambda file: _write(file, data)) as temporary:
+            with self._temporary(path, lambda file: file.write(data)) as temporary:
                 new = version_of(temporary.stat())
                 with exclusive(self.root, key):
                     _expect(path, version)
@@ -282,16 +248,15 @@ class LocalStore(BaseStore):
             shutil.copyfile(source, temporary)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        folder = folder_of(prefix)
-        for key in walk(self.root, folder, lambda inside: may_hold(inside, prefix, start_after)):
-            if key.startswith(prefix) and key > start_after and not is_temporary(key):
+        for key in walk(self.root, folder_of(prefix), prefix, start_after):
+            if key.startswith(prefix) and key > start_after and not key.rpartition("/")[2].startswith(TEMPORARY):
                 info = self._info(key)
                 if info is not None:
                     yield info
 
     def unfinished(self) -> Iterator[ObjectInfo]:
-        for key in walk(self.root, "", lambda _: True):
-            if is_temporary(key):
+        for key in walk(self.root):
+            if key.rpartition("/")[2].startswith(TEMPORARY):
                 info = self._info(key)
                 if info is not None:
                     yield info
@@ -308,18 +273,12 @@ class LocalStore(BaseStore):
         with (
             translated("remove", str(path)),
             contextlib.suppress(FileNotFoundError, NotADirectoryError),
-            self._between_swaps(key),
+            contextlib.ExitStack() as stack,
         ):
-            path.unlink()
-
-    @contextlib.contextmanager
-    def _between_swaps(self, key: str) -> Iterator[None]:
-        """Exclude swaps while the context is active: a swap after its check would restore a removed file."""
-        with contextlib.ExitStack() as stack:
-            if may_be_held(self.root):
+            if (self.root / LOCKS).is_dir():  # once locks are used: a swap after its check would restore a removed file
                 with contextlib.suppress(NoLocks):
                     stack.enter_context(exclusive(self.root, key))
-            yield
+            path.unlink()
 
     def capabilities(self) -> Capabilities:
         if self._capabilities is None:
@@ -347,20 +306,26 @@ class LocalStore(BaseStore):
         probe = self.root / f"{TEMPORARY}probe-{secrets.token_hex(8)}"
         with (
             translated("use the folder", str(self.root)),
-            self._temporary(probe, lambda file: _write(file, b"probe")) as temporary,
+            self._temporary(probe, lambda file: file.write(b"probe")) as temporary,
         ):
             try:
                 no_links: OSError | None = None
                 try:
                     self._link(temporary, probe)
                 except OSError as error:
-                    if not has_no_links(error):
+                    if error.errno not in _NO_LINKS:
                         raise
                     no_links = error
                 else:
-                    self._check_second_link(temporary, probe)
+                    try:
+                        self._link(temporary, probe)
+                    except FileExistsError:
+                        pass
+                    else:
+                        where = f"cannot use the folder {self.root}"
+                        raise StorageError(f"{where}: a hard link replaces a file", hint=NO_LINKS_HINT)
                 probe.unlink(missing_ok=True)
-                self._write_file(probe, lambda file: _write(file, b"older"))
+                self._write_file(probe, lambda file: file.write(b"older"))
                 version = version_of(temporary.stat())
                 self._rename(temporary, probe)
                 if probe.read_bytes() != b"probe":
@@ -370,30 +335,28 @@ class LocalStore(BaseStore):
                 probe.unlink(missing_ok=True)
                 self._sync_folder(self.root)
 
-    def _check_second_link(self, temporary: Path, probe: Path) -> None:
-        try:
-            self._link(temporary, probe)
-        except FileExistsError:
-            return
-        where = f"cannot use the folder {self.root}"
-        raise StorageError(f"{where}: a hard link replaces a file", hint=NO_LINKS_HINT)
-
     # Steps of a write, as separate methods: tests interrupt a write between any two of them.
 
-    def _replace(self, key: str, fill: Callable[[BinaryIO], None]) -> None:
+    def _replace(self, key: str, fill: Callable[[BinaryIO], object]) -> None:
         path = self._path(key)
         with translated("write", str(path)), self._temporary(path, fill) as temporary:
             self._rename(temporary, path)
             self._sync_folder(path.parent)
 
     @contextlib.contextmanager
-    def _temporary(self, beside: Path, fill: Callable[[BinaryIO], None]) -> Iterator[Path]:
+    def _temporary(self, beside: Path, fill: Callable[[BinaryIO], object]) -> Iterator[Path]:
         """Yield a synced file written by `fill`, in the folder of `beside`; removed at the end unless renamed."""
         self._make_folder(beside.parent)
         temporary = beside.with_name(_temporary_name())
         try:
             self._write_file(temporary, fill)
-            set_apart(temporary)
+            # Kernels before Linux 6.13 count file times in ticks of several milliseconds, and ext4 reuses inodes at
+            # once: a third version written within a tick would look like the first. Another time, by less than a
+            # millisecond, tells versions apart.
+            written = temporary.stat()
+            modified = written.st_mtime_ns - written.st_mtime_ns % _TICK + random.randrange(_TICK)
+            with contextlib.suppress(PermissionError, NotImplementedError):  # a mount that sets its own times
+                os.utime(temporary, ns=(written.st_atime_ns, modified))
             yield temporary
         finally:
             self._unlink(temporary)
@@ -406,7 +369,7 @@ class LocalStore(BaseStore):
         folder.mkdir(exist_ok=True)
         self._sync_folder(folder.parent)
 
-    def _write_file(self, path: Path, fill: Callable[[BinaryIO], None]) -> None:
+    def _write_file(self, path: Path, fill: Callable[[BinaryIO], object]) -> None:
         with path.open("xb") as file:
             fill(file)
             file.flush()
@@ -447,10 +410,6 @@ class LocalStore(BaseStore):
         if not stat.S_ISREG(found.st_mode):
             return None
         return ObjectInfo(key, found.st_size, version_of(found), found.st_mtime)
-
-
-def _write(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
 
 
 def _temporary_name() -> str:

@@ -1,6 +1,6 @@
 """File locks between the processes that use a folder, and between machines if the file system supports that.
 
-The locks use `flock` on a sidecar, never on the object: a swap renames another file over the object, and the lock
+The locks of keys use `flock` on a sidecar, never on the object: a swap renames another file over it, and the lock
 disappears with the old file (over NFS, the next waiter receives ESTALE). Sidecars are never removed, because two
 processes that open a sidecar before and after its removal could both hold it. Therefore they are few, and many keys
 share each.
@@ -13,10 +13,14 @@ import hashlib
 import os
 import random
 import secrets
+import shutil
 import sys
+import tempfile
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from llm_ocr.errors import StorageError
 from llm_ocr.storage.names import TEMPORARY
@@ -79,25 +83,8 @@ def exclusive(root: Path, key: str, *, timeout: float = _TIMEOUT) -> Iterator[No
 
 
 def prepare(root: Path) -> None:
-    """Create the folder of the sidecars: `may_be_held` is true from then on."""
+    """Create the folder of the sidecars: `delete` uses locks from then on."""
     (root / LOCKS).mkdir(exist_ok=True)
-
-
-def may_be_held(root: Path) -> bool:
-    """Return whether any process has used locks below `root`."""
-    return (root / LOCKS).is_dir()
-
-
-def exclude(root: Path) -> bool:
-    """Return whether a held lock excludes another, tested with a temporary file. `root` must exist."""
-    probe = root / f"{TEMPORARY}lock-{secrets.token_hex(8)}"
-    try:
-        with probe.open("xb") as first, probe.open("r+b") as second:
-            return _taken(first.fileno()) and not _taken(second.fileno())
-    except NoLocks:
-        return False
-    finally:
-        probe.unlink(missing_ok=True)
 
 
 def _taken(handle: int) -> bool:
@@ -147,7 +134,61 @@ def kept_on_this_machine(folder: Path, mounts: Path = Path("/proc/self/mountinfo
 
 
 def unreliable(root: Path) -> str:
-    """Return the reason why locks below `root` are unreliable between workers; empty if they work. Tests a lock."""
+    """Return the reason why locks below `root` are unreliable between workers; empty if they work.
+
+    Tests with a temporary file whether a held lock excludes another. `root` must exist.
+    """
     if why := kept_on_this_machine(root):
         return f"file locks may hold on this machine only, for {why}"
-    return "" if exclude(root) else "there are no file locks here"
+    probe, excludes = root / f"{TEMPORARY}lock-{secrets.token_hex(8)}", False
+    try:
+        with probe.open("xb") as first, probe.open("r+b") as second, contextlib.suppress(NoLocks):
+            excludes = _taken(first.fileno()) and not _taken(second.fileno())
+    finally:
+        probe.unlink(missing_ok=True)
+    return "" if excludes else "there are no file locks here"
+
+
+#: File that a process locks in its folder of temporary files.
+_LOCK = ".lock"
+
+
+class OwnFolder:
+    """Folder for temporary files of this process: removed on exit, or by the next process after a kill.
+
+    It is a new folder in `parent` (created if needed; default: `TMPDIR`), locked while the process runs.
+
+    Folders of killed processes with the same `prefix`, which ends in a dash, are removed first.
+    """
+
+    def __init__(self, prefix: str, parent: Path | None = None) -> None:
+        if parent is not None:
+            parent.mkdir(parents=True, exist_ok=True)
+        within = parent or Path(tempfile.gettempdir())
+        for folder in within.glob(f"{prefix}*"):  # of killed processes, whose lock is free
+            with contextlib.suppress(OSError), (folder / _LOCK).open("r+") as lock:  # without a lock file: kept
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        while True:
+            path = Path(tempfile.mkdtemp(prefix=prefix, dir=within))
+            held = (path / _LOCK).open("w")
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX)
+            except OSError:  # no locks here: without the file, no process mistakes the folder for a leftover
+                (path / _LOCK).unlink(missing_ok=True)
+                if path.exists():
+                    break
+            if (path / _LOCK).exists():
+                break
+            held.close()  # another process mistook the folder for a leftover before it was locked
+        self.path = path
+        self._end = weakref.finalize(self, _remove, path, held)  # runs at the interpreter's exit, too
+
+    def remove(self) -> None:
+        """Remove the folder and its contents. Does nothing if the folder is gone."""
+        self._end()
+
+
+def _remove(path: Path, lock: IO[str]) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    lock.close()

@@ -178,6 +178,7 @@ def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
     """
     import boto3
     import botocore.session
+    from botocore.exceptions import NoCredentialsError
 
     context = Context(place.url, place.bucket, place.root, options.endpoint, options.region, options)
     with translated("use", place.url, context):
@@ -194,7 +195,20 @@ def connect(place: Place, options: StoreOptions, limits: Limits) -> Connection:
             service = service_of(endpoint)
             client = _client(session, service, endpoint, limits)
         context = Context(place.url, place.bucket, place.root, endpoint, session.region_name, options)
-        _check_credentials(session, context)
+        if (found := session.get_credentials()) is None:
+            raise NoCredentialsError
+        frozen = found.get_frozen_credentials()
+    if not frozen.access_key or not frozen.secret_key:
+        raise StorageError(
+            f"cannot use {context.url}: the credentials are incomplete (source: {found.method})",
+            hint="Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a complete profile with "
+            f"{context.options.named('profile')}.",
+        )
+    if frozen.access_key.startswith(_TEMPORARY_KEY) and not frozen.token:
+        raise StorageError(
+            f"cannot use {context.url}: the temporary credentials lack their session token (source: {found.method})",
+            hint="Also set AWS_SESSION_TOKEN (in a profile: aws_session_token), which is issued with the key.",
+        )
     return Connection(client, service, context, limits.multipart or _MULTIPART[service])
 
 
@@ -234,23 +248,3 @@ def _client(session: Any, service: Service, endpoint: str | None, limits: Limits
     client = session.client("s3", endpoint_url=endpoint, region_name=region, config=config)
     set_retries(client, limits.retries)
     return client
-
-
-def _check_credentials(session: Any, context: Context) -> None:
-    from botocore.exceptions import NoCredentialsError
-
-    found = session.get_credentials()
-    if found is None:
-        raise NoCredentialsError
-    frozen = found.get_frozen_credentials()
-    if not frozen.access_key or not frozen.secret_key:
-        raise StorageError(
-            f"cannot use {context.url}: the credentials are incomplete (source: {found.method})",
-            hint="Set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a complete profile with "
-            f"{context.options.named('profile')}.",
-        )
-    if frozen.access_key.startswith(_TEMPORARY_KEY) and not frozen.token:
-        raise StorageError(
-            f"cannot use {context.url}: the temporary credentials lack their session token (source: {found.method})",
-            hint="Also set AWS_SESSION_TOKEN (in a profile: aws_session_token), which is issued with the key.",
-        )

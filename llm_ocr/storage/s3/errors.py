@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError
 from llm_ocr.storage import DEFAULT_OPTIONS, Advice, StoreOptions
@@ -31,17 +32,6 @@ class Context:
     def credentials(self) -> str:
         """Description of the credentials in use, without secrets."""
         return f"profile {self.options.profile}" if self.options.profile else "these credentials"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Error response. `code` is the status in digits if the response has no body; `region`: the bucket's, if given."""
-
-    code: str
-    status: int
-    message: str
-    region: str
-    operation: str
 
 
 #: Error codes are those of the S3 API reference ("Error responses") and of STS.
@@ -80,9 +70,10 @@ _PERMISSIONS = {
 }
 
 
-def advice_for(answer: Answer, context: Context) -> Advice:
-    """Return the meaning of an error response."""
-    code, bucket, server, options = answer.code, context.bucket, context.server, context.options
+def _advice(error: Any, code: str, status: int, context: Context) -> Advice:
+    """Return the meaning of an error response; `code` is the status in digits if the response has no body."""
+    bucket, server, options = context.bucket, context.server, context.options
+    message = error.response.get("Error", {}).get("Message") or ""
     if code == "NoSuchBucket":
         return Advice(
             f"there is no bucket {bucket} at {server}",
@@ -90,9 +81,17 @@ def advice_for(answer: Answer, context: Context) -> Advice:
             f"{options.named('endpoint')}.",
         )
     if code in _REGION:
-        return _region(answer, context)
+        headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        region = str(error.response.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region") or "")
+        asked = f"not in the region {context.region}" if context.region else "in another region"
+        if not region:
+            hint = f"Set {options.named('region')} (or AWS_DEFAULT_REGION) to the region of the bucket."
+            return Advice(f"the bucket {bucket} is {asked}", hint)
+        asked = f", not in {context.region}" if context.region and context.region != region else ""
+        hint = f"Set {options.named('region', region)} (or AWS_DEFAULT_REGION)."
+        return Advice(f"the bucket {bucket} is in the region {region}{asked}", hint)
     if code in DENIED:
-        permission = _PERMISSIONS.get(answer.operation, f"s3:{answer.operation}")
+        permission = _PERMISSIONS.get(error.operation_name, f"s3:{error.operation_name}")
         on = bucket if permission.startswith("s3:List") else f"{bucket}/{context.root}*"
         hint = f"Allow {permission} on arn:aws:s3:::{on} for {context.credentials}, or use others with "
         return Advice(f"no permission ({code} for {permission})", f"{hint}{options.named('profile')}.")
@@ -118,26 +117,16 @@ def advice_for(answer: Answer, context: Context) -> Advice:
     if code == "InvalidObjectState":
         hint = "Restore the object, and exclude the workspace from the lifecycle rule of the bucket."
         return Advice("the object was moved to an archive (InvalidObjectState)", hint)
-    if code in _BUSY or answer.status in (429, 503):
+    if code in _BUSY or status in (429, 503):
         what = f"{server} is still overloaded after all retries ({code})"
         return Advice(what, f"Use fewer concurrent workers. {AGAIN}", retryable=True)
-    reason = f"{code} {answer.message}".strip()
-    if answer.status >= 500 or code == "RequestTimeout":
-        return Advice(f"{server} failed ({reason})", retryable=answer.status not in (501, 505))
+    reason = f"{code} {message}".strip()
+    if status >= 500 or code == "RequestTimeout":
+        return Advice(f"{server} failed ({reason})", retryable=status not in (501, 505))
     if code == "400":
         hint = "The response has no reason. Check that the credentials are valid, and that the region is correct."
         return Advice(f"{server} refused the request (400)", hint)
     return Advice(f"{server} refused the request ({reason})")
-
-
-def _region(answer: Answer, context: Context) -> Advice:
-    asked = f", not in {context.region}" if context.region and context.region != answer.region else ""
-    if answer.region:
-        what = f"the bucket {context.bucket} is in the region {answer.region}{asked}"
-        return Advice(what, f"Set {context.options.named('region', answer.region)} (or AWS_DEFAULT_REGION).")
-    where = f"not in the region {context.region}" if context.region else "in another region"
-    what = f"the bucket {context.bucket} is {where}"
-    return Advice(what, f"Set {context.options.named('region')} (or AWS_DEFAULT_REGION) to the region of the bucket.")
 
 
 _SET_KEYS = (
@@ -204,14 +193,10 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
     except LlmOcrError:
         raise
     except ClientError as error:
-        details = error.response.get("Error", {})
-        metadata = error.response.get("ResponseMetadata", {})
-        status = int(metadata.get("HTTPStatusCode") or 0)
-        code = str(details.get("Code") or status)
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
+        code = str(error.response.get("Error", {}).get("Code") or status)
         if reading and status == 404 and code != "NoSuchBucket":
             raise ObjectNotFound(f"no object {where}") from error
-        region = str(details.get("Region") or metadata.get("HTTPHeaders", {}).get("x-amz-bucket-region") or "")
-        answer = Answer(code, status, details.get("Message") or "", region, error.operation_name)
         kind: type[StorageError] = StorageError
         if status in (409, 412) or code in ("PreconditionFailed", "ConditionalRequestConflict"):
             kind = Conflict
@@ -219,7 +204,7 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
             kind = Denied
         elif status in (405, 501) or code in ("NotImplemented", "MethodNotAllowed"):
             kind = Unsupported
-        raise _made(kind, f"cannot {action} {where}", advice_for(answer, context)) from error
+        raise _made(kind, f"cannot {action} {where}", _advice(error, code, status, context)) from error
     except (BotoCoreError, HTTPError) as error:
         names = {kind.__name__ for kind in type(error).__mro__}
         advice = Advice(str(error))

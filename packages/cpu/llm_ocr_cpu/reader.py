@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from llm_ocr.documents.attempt_wire import attempt_from_wire, block_from_wire
-from llm_ocr.documents.page_wire import image_to_wire, ocr_from_wire, page_to_wire
-from llm_ocr.documents.remote.urls import shown
+from llm_ocr.documents.page_wire import attempt_from_wire, block_from_wire, image_to_wire, ocr_from_wire, page_to_wire
+from llm_ocr.documents.remote import shown
 from llm_ocr.engines import EngineOptions, Inspection, noop
 from llm_ocr.engines.trace import log_from_wire, tracing
 from llm_ocr.engines.vlm.placing import with_crops

@@ -6,8 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.documents.attempt_wire import attempt_to_wire, block_to_wire
-from llm_ocr.documents.page_wire import image_from_wire, ocr_to_wire, page_from_wire
+from llm_ocr.documents.page_wire import attempt_to_wire, block_to_wire, image_from_wire, ocr_to_wire, page_from_wire
 from llm_ocr.engines.trace import collected, decisions_to_wire
 from llm_ocr.errors import MissingExtra, PageFailure
 from llm_ocr.sandbox.memory import give_back_memory

@@ -21,9 +21,9 @@ from typing import Any, Self, TypeVar
 
 from llm_ocr.config.environment import cache_folder, cores
 from llm_ocr.documents.open_fd import Proofs
-from llm_ocr.documents.remote.urls import is_remote
+from llm_ocr.documents.remote import is_remote
 from llm_ocr.documents.rendering import Renderer, RenderOptions
-from llm_ocr.documents.rows.address import row_address
+from llm_ocr.documents.rows import row_address
 from llm_ocr.documents.text_layer import LIE, suspicious
 from llm_ocr.engines import EngineOptions, LocalReader
 from llm_ocr.errors import PageFailure, StorageError, WorkerDied, WorkerError

@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from llm_ocr.documents.fd_file import FdFile
-from llm_ocr.documents.file_types import IMAGE, PDF
+from llm_ocr.documents.files import IMAGE, PDF, FdFile
 from llm_ocr.documents.images import ImageFile, plain_image
 from llm_ocr.documents.pdf_file import Look, PdfFile
 from llm_ocr.documents.pdf_objects import Matrix, page_frame

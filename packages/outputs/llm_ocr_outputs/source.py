@@ -10,7 +10,7 @@ from functools import partial
 from itertools import groupby, islice
 from typing import Any
 
-from llm_ocr.documents.remote.urls import shown
+from llm_ocr.documents.remote import shown
 from llm_ocr.errors import DatasetDamaged, StageMissing, UsageError
 from llm_ocr.models.registry import find_profile
 from llm_ocr.results.dataset import FOLDER, DatasetRow, dataset_file

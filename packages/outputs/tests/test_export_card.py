@@ -6,7 +6,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from llm_ocr.results.card import named_files, read_card, with_configs
+from llm_ocr.results.dataset import named_files, read_card, with_configs
 from llm_ocr_outputs.exports.card import CardFacts, card
 
 

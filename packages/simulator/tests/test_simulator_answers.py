@@ -11,7 +11,7 @@ from statistics import mean
 import pytest
 from PIL import Image
 
-from llm_ocr.models.parsers.front_matter import parse_front_matter
+from llm_ocr.models.parsers.markdown import parse_front_matter
 from llm_ocr.models.parsers.repetition import sound_length
 from llm_ocr.models.profile import Frame, PageNotes
 from llm_ocr.models.registry import PROFILES, find_profile

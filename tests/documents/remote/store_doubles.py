@@ -5,10 +5,9 @@ from pathlib import Path
 
 from web_servers import options
 
-from llm_ocr.documents.manifests import UniqueIds
+from llm_ocr.documents.remote import RemoteOptions
+from llm_ocr.documents.remote.cache import Stores
 from llm_ocr.documents.remote.listing import RemoteDocuments, RemoteListing
-from llm_ocr.documents.remote.stores import Stores
-from llm_ocr.documents.remote.urls import RemoteOptions
 from llm_ocr.errors import StorageError
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
@@ -68,7 +67,7 @@ class Buckets:
         return url
 
     def listing(self, **options) -> RemoteListing:
-        return RemoteListing(Counter(), UniqueIds(), RemoteOptions(pause=0.01, **options), stores=self.stores)
+        return RemoteListing(Counter(), {}, RemoteOptions(pause=0.01, **options), stores=self.stores)
 
 
 def opened(buckets, tmp_path, **more):

@@ -10,11 +10,10 @@ import subprocess
 import pytest
 from web_servers import PDF, Names, moved, remote, sending, serving
 
-from llm_ocr.documents.remote import http
-from llm_ocr.documents.remote.http import problem
-from llm_ocr.documents.remote.urls import (
+from llm_ocr.documents.remote import (
     StoreUrl,
     fingerprint,
+    http,
     is_remote,
     joined,
     kind_by_url,
@@ -24,6 +23,7 @@ from llm_ocr.documents.remote.urls import (
     split,
     unknown_scheme,
 )
+from llm_ocr.documents.remote.http import problem
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.types import Reason
 

@@ -162,7 +162,7 @@ def test_files_of_dead_processes_are_removed_and_live_ones_stay(tmp_path):
     program = (
         "import sys, pathlib\n"
         "from llm_ocr.documents.remote.cache import COPIES\n"
-        "from llm_ocr.storage.own_folder import OwnFolder\n"
+        "from llm_ocr.storage.local.locks import OwnFolder\n"
         "folder = OwnFolder(COPIES, pathlib.Path(sys.argv[1]))\n"
         "(folder.path / 'a.pdf').write_bytes(b'x')\n"
         "print(folder.path.name, flush=True)\n"
@@ -258,7 +258,7 @@ async def test_changed_object_is_source_changed_and_missing_not_found(buckets, t
 @pytest.mark.parametrize("content", [b"%PDF-1.5 z", b"%PDF", b"%PDF-1.5 longer"])
 @pytest.mark.parametrize("piece", [4, 1000])
 async def test_object_that_changes_during_the_read_fails(tmp_path, monkeypatch, piece, content):
-    monkeypatch.setattr("llm_ocr.documents.remote.stores._PIECE", piece)
+    monkeypatch.setattr("llm_ocr.documents.remote.cache._PIECE", piece)
 
     def change(call, key):
         if call == "read":
@@ -310,7 +310,7 @@ async def test_a_url_that_names_no_object_fails_alone(buckets, tmp_path):
 
 
 async def test_documents_are_read_in_pieces_that_are_joined_right(buckets, tmp_path, monkeypatch):
-    monkeypatch.setattr("llm_ocr.documents.remote.stores._PIECE", 7)
+    monkeypatch.setattr("llm_ocr.documents.remote.cache._PIECE", 7)
     data = os.urandom(100)
     urls = [buckets.put("gs://bucket/a.pdf", data), buckets.put("hf://datasets/o/n@main/empty.pdf", b"")]
 

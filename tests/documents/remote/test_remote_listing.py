@@ -10,9 +10,9 @@ import pytest
 from store_doubles import Buckets
 from web_servers import sending, serving
 
-from llm_ocr.documents.manifests import ManifestEntry, UniqueIds
+from llm_ocr.documents.manifests import ManifestEntry
+from llm_ocr.documents.remote import RemoteOptions
 from llm_ocr.documents.remote.listing import RemoteListing
-from llm_ocr.documents.remote.urls import RemoteOptions
 from llm_ocr.errors import StorageError, UsageError
 from llm_ocr.types import Reason
 
@@ -242,7 +242,7 @@ def test_a_document_called_a_list_is_a_document(buckets):
 def on_the_web(url, **more):
     """The documents of a web source, listed in a thread as planning does."""
     options = RemoteOptions(allow_private_addresses=True, pause=0.01, **more)
-    return list(RemoteListing(Counter(), UniqueIds(), options).documents(url))
+    return list(RemoteListing(Counter(), {}, options).documents(url))
 
 
 def test_web_lists_and_manifests_resolve_relative_names(tmp_path):

@@ -10,9 +10,9 @@ from typing import Any
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
+from llm_ocr.documents.remote import RemoteOptions
 from llm_ocr.documents.remote.http import WebClient
 from llm_ocr.documents.remote.listing import RemoteDocuments
-from llm_ocr.documents.remote.urls import RemoteOptions
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PDF = b"%PDF-1.5\n" + bytes(range(256)) * 40

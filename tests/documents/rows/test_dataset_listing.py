@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from dataset_hub import IMAGE, TOKEN, cell, parquet, picture
 
-from llm_ocr.documents.remote.urls import is_remote
-from llm_ocr.documents.rows.address import DataFile, DatasetOptions, RowAddress, row_address
+from llm_ocr.documents.remote import is_remote
+from llm_ocr.documents.rows import DataFile, DatasetOptions, RowAddress, row_address
 from llm_ocr.documents.rows.listing import dataset_rows
 from llm_ocr.errors import LlmOcrError, MissingExtra, StorageError, UsageError
 from llm_ocr.storage.hf.client import RetryPolicy

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from dataset_hub import IMAGE, TOKEN, cell, parquet, picture
 
+from llm_ocr.documents.remote import RemoteOptions
 from llm_ocr.documents.remote.cache import DiskError
 from llm_ocr.documents.remote.listing import RemoteDocuments
-from llm_ocr.documents.remote.urls import RemoteOptions
+from llm_ocr.documents.rows import DataFile, DatasetOptions, RowAddress, row_address
 from llm_ocr.documents.rows import files as files_of_rows
-from llm_ocr.documents.rows.address import DataFile, DatasetOptions, RowAddress, row_address
 from llm_ocr.documents.rows.images import Groups, RowImages
 from llm_ocr.documents.rows.listing import dataset_rows
 from llm_ocr.errors import PageFailure, StorageError

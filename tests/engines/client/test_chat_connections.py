@@ -34,7 +34,7 @@ from test_chat_events import ONE
 
 from llm_ocr.engines import Completion, Finish, ServerFacts
 from llm_ocr.engines.client import endpoint as endpoint_module
-from llm_ocr.engines.client.probing import Gauges
+from llm_ocr.engines.client.endpoint import Gauges
 from llm_ocr.engines.client.replies import Bounds
 from llm_ocr.errors import LlmOcrError, RequestLost, ServerError
 

@@ -24,7 +24,7 @@ from chat_servers import (
 )
 
 from llm_ocr.engines import Completion
-from llm_ocr.engines.client.error_bodies import retry_after, shown
+from llm_ocr.engines.client.replies import retry_after, shown
 from llm_ocr.errors import LlmOcrError, RequestError, RequestLost, RequestRefused, ServerBusy, ServerError
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.engines.client import replies
-from llm_ocr.engines.client.probing import Gauges, cache_tokens, parse
+from llm_ocr.engines.client.endpoint import Gauges, cache_tokens, parse
 from llm_ocr.engines.client.replies import EventSplitter, TooLong
 
 DATA = [b"data: a", b"data:b", b"data:  c", b"data", b"data:", b"data: [DONE]", 'data: {"é": "日本"}'.encode()]

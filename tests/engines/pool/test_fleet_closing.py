@@ -9,8 +9,7 @@ from scripted_server import Scripted, request_for
 from llm_ocr.engines import Address, Completion
 from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.engines.pool.pool import ServerPool
-from llm_ocr.engines.pool.session import ServerSession
-from llm_ocr.engines.pool.window import Window
+from llm_ocr.engines.pool.session import ServerSession, Window
 from llm_ocr.errors import ServerError
 
 

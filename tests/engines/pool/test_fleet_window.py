@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from toy_server import Toy
 
 from llm_ocr.engines import ServerFacts
-from llm_ocr.engines.client.probing import Gauges
-from llm_ocr.engines.pool.window import GaugeSteering, LatencySteering, Window, describe, first_size, queue_band
+from llm_ocr.engines.client.endpoint import Gauges
+from llm_ocr.engines.pool.session import GaugeSteering, LatencySteering, Window, describe, first_size, queue_band
 
 A100 = ServerFacts(True, "0.32.0", max_model_len=8192, kv_tokens=1_115_616, max_num_seqs=128)
 

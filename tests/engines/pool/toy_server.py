@@ -3,8 +3,8 @@
 import random
 from collections import deque
 
-from llm_ocr.engines.client.probing import Gauges
-from llm_ocr.engines.pool.window import GaugeSteering, Window
+from llm_ocr.engines.client.endpoint import Gauges
+from llm_ocr.engines.pool.session import GaugeSteering, Window
 
 STEP = 0.05
 

@@ -76,7 +76,7 @@ class RegionWorkbench:
     async def content(self, page: Page) -> Page:
         return Page(page.id, page.document_id, page.number, page.image, PageContent(100, 100), page.source)
 
-    async def crops(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
+    async def crop(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
         if self._fails:
             raise PageFailure(Reason.RENDER_CRASHED, "no crops")
         return tuple(

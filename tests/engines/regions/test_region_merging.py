@@ -1,6 +1,7 @@
 """Regions of a page: which count, in which order, what each is asked, and the blocks of their answers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,6 @@ from llm_ocr.engines.regions.detection import (
     DEFAULT_TASKS,
     LABELS,
     TASKS,
-    Assigned,
     Region,
     assigned,
     by_columns,
@@ -26,7 +26,7 @@ from llm_ocr.types import Block, BlockKind, Box
 USUAL = tasks_with(())
 
 
-Read = tuple[Assigned, tuple[Block, ...]]
+Read = tuple[Region, tuple[Block, ...]]
 
 
 def answered(label: str, text: str | None, *sides: float, profile=GLM) -> Read:
@@ -34,7 +34,7 @@ def answered(label: str, text: str | None, *sides: float, profile=GLM) -> Read:
     mode = profile.region_tasks.get(task, "")
     parse = profile.parsers.get(mode) or profile.parsers[""]
     blocks = () if text is None else parse(text, None).blocks
-    return Assigned(region(label, *(sides or (0.1, 0.1, 0.9, 0.2))), task), blocks
+    return replace(region(label, *(sides or (0.1, 0.1, 0.9, 0.2))), task=task), blocks
 
 
 def made(*read: Read) -> list[tuple[str, str, int]]:
@@ -113,7 +113,7 @@ def test_unanswered_region_leaves_nothing_and_picture_its_place():
 
 def test_boxes_of_an_answer_are_those_of_its_region():
     half = Block(BlockKind.TABLE, Box(0, 0.5, 1, 1), "| a |\n| - |", "table")
-    (block,) = merged([(Assigned(region("table", 0.25, 0.5, 0.75, 1.0), "table"), (half,))])
+    (block,) = merged([(replace(region("table", 0.25, 0.5, 0.75, 1.0), task="table"), (half,))])
     assert block.box == Box(0.25, 0.75, 0.75, 1.0)
 
 
@@ -140,7 +140,7 @@ def test_no_word_of_an_answer_is_lost(answers):
 
 
 def kept(*found: Region) -> list[str]:
-    return [one.region.label for one in assigned(found, lambda label: task_of(label, USUAL, GLM.region_tasks))]
+    return [one.label for one in assigned(found, lambda label: task_of(label, USUAL, GLM.region_tasks))]
 
 
 def test_of_two_boxes_for_one_thing_the_surer_one_stands():
@@ -233,10 +233,10 @@ def test_any_unread_detected_region_is_covered_by_another(found):
 
     result = assigned(found, task)
     for one in result:
-        box = one.region.box
+        box = one.box
         assert 0 <= box.x0 < box.x1 <= 1 and 0 <= box.y0 < box.y1 <= 1
-        assert one.task == task(one.region.label) != "abandon"
-    kept_boxes = [one.region.box for one in result]
+        assert one.task == task(one.label) != "abandon"
+    kept_boxes = [one.box for one in result]
     for number, one in enumerate(found):
         reads = task(one.label) in ("text", "table", "formula") and one.label != "reference"
         if reads and min(one.box.width, one.box.height) > 0.001 and one.box not in kept_boxes:

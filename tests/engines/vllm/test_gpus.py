@@ -4,9 +4,8 @@ import pytest
 from supervised import COMMAND, made_profile
 
 from llm_ocr.engines.vllm.command import ServeOptions
-from llm_ocr.engines.vllm.hardware import gpus, parsed, visible, vllm_installed
 from llm_ocr.engines.vllm.server import servers
-from llm_ocr.engines.vllm.sizing import plan
+from llm_ocr.engines.vllm.sizing import gpus, parsed, plan, visible, vllm_installed
 from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import numbers
 

@@ -8,9 +8,9 @@ import pytest
 from scripted_model import GOOD, PAGE, PROFILE, Fallback, ScriptedEngine, Tools, by_layer, read, reader, stop, text_of
 
 from llm_ocr.engines import PageReader
-from llm_ocr.engines.vlm.judging import judge_page
 from llm_ocr.engines.vlm.reader import ModelReader
 from llm_ocr.engines.vlm.requests import ReadOptions
+from llm_ocr.engines.vlm.retry import judge_page
 from llm_ocr.errors import UsageError
 from llm_ocr.models.parsers.html_blocks import parse_chandra
 from llm_ocr.models.parsers.layout_json import parse_dots_layout_only
@@ -227,3 +227,13 @@ def test_printed_refusal_sentence_is_kept_and_page_is_not_ok():
     verdict = judge_page(stop(letter), parse_plain)
     assert verdict.reason is Reason.MALFORMED
     assert "\n\n".join(block.text for block in verdict.result) == letter
+
+
+def test_statement_of_no_text_is_an_empty_page():
+    verdict = judge_page(stop("There is no visible text in this image."), parse_plain)
+    assert (verdict.reason, verdict.result) == (Reason.EMPTY, ())
+
+
+def test_prompt_in_an_answer_is_no_text_of_the_page():
+    verdict = judge_page(stop("Free OCR. \nFog lay on the bar."), parse_plain, prompt="<image>\nFree OCR. ")
+    assert [block.text for block in verdict.result] == ["Fog lay on the bar."]

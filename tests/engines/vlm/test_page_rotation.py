@@ -8,7 +8,7 @@ from scripted_model import GOOD, PAGE, PROFILE, ScriptedEngine, Tools, ended, st
 
 from llm_ocr.engines import Finish
 from llm_ocr.errors import PageFailure
-from llm_ocr.models.parsers.front_matter import parse_front_matter
+from llm_ocr.models.parsers.markdown import parse_front_matter
 from llm_ocr.models.profile import Frame, Parsed
 from llm_ocr.models.registry import find_profile
 from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Reason, Status

@@ -1,4 +1,4 @@
-"""Text of the dataset card that an export writes; `llm_ocr.results.card` reads cards."""
+"""Text of the dataset card that an export writes; `llm_ocr.results.dataset` reads cards."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from llm_ocr.results.card import DATASET_KEYS, configs
+from llm_ocr.results.dataset import DATASET_KEYS, configs
 from llm_ocr.types import plural
 from llm_ocr_outputs.exports.shards import GLOB
 

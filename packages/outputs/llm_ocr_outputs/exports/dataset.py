@@ -11,7 +11,7 @@ from pathlib import Path
 
 from llm_ocr.errors import DatasetDamaged, ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
 from llm_ocr.exporting import Exported, ExportJob, NothingLeft, Output
-from llm_ocr.results.card import CARD, OTHER_CARD, Standing, read_card
+from llm_ocr.results.dataset import CARD, OTHER_CARD, Standing, read_card
 from llm_ocr.results.schema import release_memory
 from llm_ocr.storage import ObjectInfo, ObjectStore
 from llm_ocr.storage.local import LocalStore

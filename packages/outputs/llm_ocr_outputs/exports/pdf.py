@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 
-from llm_ocr.documents.file_types import PDF, kind_by_name
+from llm_ocr.documents.files import PDF, kind_by_name
 from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr_outputs.files import Batch, Failed, File, Form, export_files
 from llm_ocr_outputs.originals import Originals, PlacedPage

@@ -14,9 +14,9 @@ from llm_ocr.config.fields import settings_of
 from llm_ocr.config.groups import RemoteSettings
 from llm_ocr.config.loading import did_you_mean
 from llm_ocr.config.models import WorkerSettings
-from llm_ocr.documents.file_types import IMAGE, PDF, kind_by_content
+from llm_ocr.documents.files import IMAGE, PDF, kind_by_content
+from llm_ocr.documents.remote import is_web, shown
 from llm_ocr.documents.remote.listing import RemoteDocuments
-from llm_ocr.documents.remote.urls import is_web, shown
 from llm_ocr.engines.regions.detection import TASKS
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.session import Session

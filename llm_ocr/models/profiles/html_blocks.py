@@ -1,12 +1,17 @@
-"""Chandra OCR 1 and 2: pages as HTML blocks with boxes, descriptions of pictures, charts as data.
+"""Chandra and Surya, which answer with HTML blocks with labels and boxes; Surya is experimental.
 
-Prompts, sizes, arguments, and the rule for retries are those of the vendor's package `chandra-ocr` (0.2.0 for the
-second model, 0.1.8 for the first).
+Chandra OCR 1 and 2 describe pictures, and give charts as data. Prompts, sizes, arguments, and the rule for retries are
+those of the vendor's package `chandra-ocr` (0.2.0 for the second model, 0.1.8 for the first). Prompts, settings, and
+the version of vLLM of Surya OCR 2 and 2.5 are those of the vendor's package `surya-ocr`.
 """
 
-from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1
+from dataclasses import replace
+from typing import Any
+
+from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1, parse_surya
+from llm_ocr.models.parsers.layout_json import parse_surya_layout
 from llm_ocr.models.profile import ImageRule, Profile, Rung, Score
-from llm_ocr.models.profiles.shared import USUAL_ARGS, page_tokens, side_at
+from llm_ocr.models.profiles.shared import USUAL_ARGS, page_tokens, side_at, warmer
 
 _TAGS = (
     "'math', 'br', 'i', 'b', 'u', 'del', 'sup', 'sub', 'table', 'tr', 'td', 'p', 'th', 'div', 'pre', 'h1', 'h2', 'h3', "
@@ -146,25 +151,85 @@ CHANDRA_2 = Profile(
     ),
 )
 
-CHANDRA_1 = Profile(
+CHANDRA_1 = replace(
+    CHANDRA_2,
     name="chandra-1",
     model="datalab-to/chandra",
-    licence=_LICENCE,
+    aliases=(),
     notice=_notice("chandra-1"),
     prompts=_FIRST,
     parsers={"": parse_chandra1},
-    image=ImageRule(_LONGEST),
     max_tokens=8192,
     context=32_768,
     # Qwen3-VL: one token per 32 x 32 pixels.
     page_tokens=page_tokens(_LONGEST, 32, _FIRST["layout"]),
-    settings=_SETTINGS,
     server_args=(*_SERVER_ARGS.format(32, 65536, ".9").split(), *USUAL_ARGS),
-    figure_labels=_FIGURES,
-    # The first package always retried at 0.3; the second one's rule becomes warmer.
-    ladder=_LADDER,
+    min_vllm="",
+    # Its ladder is that of the second: the first package always retried at 0.3, the second one's rule becomes warmer.
     parameters=9.0,
     scores=(Score("olmOCR-bench", 83.1, "vendor's run, vendor's repository"),),
 )
 
-PROFILES = (CHANDRA_2, CHANDRA_1)
+
+_SURYA = "OCR this image to HTML. Each block is a div with data-label and data-bbox (x0 y0 x1 y1, normalized 0-1000)."
+_SURYA_PROMPTS = {
+    "layout": _SURYA,
+    "layout-only": (
+        'Output the layout of this image as JSON. Each entry is a dict with "label", "bbox", and "count" fields. '
+        "Bbox is x0 y0 x1 y1, normalized 0-1000."
+    ),
+    "text": "OCR this block image to HTML.",
+}
+# The vendor enforces this form, up to 200 entries.
+_SURYA_LAYOUT: dict[str, Any] = {
+    "type": "array",
+    "maxItems": 200,
+    "items": {
+        "type": "object",
+        "properties": {"label": {"type": "string"}, "bbox": {"type": "string"}, "count": {"type": "integer"}},
+        "required": ["label", "bbox", "count"],
+        "additionalProperties": False,
+    },
+}
+
+# No published size: that of Chandra. One token per 28 x 28 pixels is assumed. A square page has 81 * 81 tokens, and
+# 18,900 of the context with the longest answer. The answer's length and the limits of pixels are those of surya-ocr
+# 0.22.1, whose context (18,000) is too small for a square page.
+_SURYA_LONGEST = side_at(192)
+_MAX_TOKENS, _CONTEXT = 12_288, 20_480
+_PIXELS = ("--mm-processor-kwargs", '{"min_pixels": 3136, "max_pixels": 6291456}')
+
+
+def _surya(version: str, parameters: float, bench: float, parse_bench: float) -> Profile:
+    name = f"surya-ocr-{version}"
+    return Profile(
+        name=name,
+        model=f"datalab-to/{name}",
+        licence="modified OpenRAIL-M (weights)",
+        notice=(
+            f"{name}: the license of the weights restricts use by organizations above 5 million dollars: read it "
+            "before you use them."
+        ),
+        aliases=("surya",) if version == "2.5" else (),
+        prompts=_SURYA_PROMPTS,
+        parsers={"": parse_surya, "layout-only": parse_surya_layout},
+        image=ImageRule(_SURYA_LONGEST),
+        max_tokens=_MAX_TOKENS,
+        context=_CONTEXT,
+        page_tokens=page_tokens(_SURYA_LONGEST, 28, _SURYA),
+        guides={"layout-only": {"structured_outputs": {"json": _SURYA_LAYOUT}}},
+        server_args=(*_PIXELS, *USUAL_ARGS),
+        min_vllm="0.20.1",
+        figure_labels=frozenset({"Image", "Figure", "Diagram"}),
+        ladder=warmer(),
+        parameters=parameters,
+        scores=(
+            Score("olmOCR-bench", bench, "vendor's run"),
+            Score("OmniParseBench", parse_bench, "vendor's run"),
+        ),
+        experimental=True,
+        region_tasks={"text": "text", "table": "text", "formula": "text"},
+    )
+
+
+SURYA_OCR = (_surya("2.5", 0.69, 83.7, 85.9), _surya("2", 0.65, 83.3, 83.1))

@@ -1,0 +1,163 @@
+"""Talk of chat models: refusals, statements that an image has no text, and sentences and fences around an answer."""
+
+import re
+
+_LONGEST_REFUSAL = 600
+_REFUSAL = re.compile(
+    r"""\W{0,4}
+    (?:(?:(?:i(?:['’]m|\ am)?\ (?:very\ |so\ )?sorry|sorry|apologies|i\ apologi[sz]e|unfortunately)\b
+        [^.!?\n]{0,60}?[,.;:!]?\ (?:but\ )?)?
+        (?:as\ an?\ (?:ai|language|text)\b[^,.\n]{0,60},?\ )?
+        i(?:['’]m|\ am)?\ (?:currently\ )?
+        (?:unable\ to|not\ able\ to|cannot|can['’]t|can\ not|do(?:n['’]t|\ not)\ have\ the\ ability\ to)
+        \ (?:directly\ )?
+        (?:(?:assist|help)(?:\ you)?\ with\ (?:that|this)\b
+        |(?:view|see|access|process|read|analy[sz]e|interpret|extract|transcribe|describe|identify|open|display)\b
+        [^\n]{0,80}?\b(?:images?|pictures?|photos?|files?|attachments?|figures?|documents?)\b)
+    |(?:i(?:['’]m|\ am)\ sorry|sorry|apologies|unfortunately),?\ (?:but\ )?the\ (?:text\ in\ the\ )?
+        (?:image|picture|photo|scan)(?:\ you\ provided)?\ (?:is|appears|seems)\b[^.\n]{0,40}?
+        \b(?:blurry|blurred|unclear|illegible|unreadable|low|dark|small|legible|readable|clear)\b
+    |it\ (?:looks\ like|seems|appears)\ (?:that\ )?you\ (?:have\ not|haven['’]t|did\ not|didn['’]t|forgot\ to)\ 
+        (?:upload|attach|provide|include|share)[^.\n]{0,40}\b(?:images?|pictures?|photos?|files?|documents?)\b
+    |please\ (?:upload|attach|provide|share)\ [^.\n]{0,40}\b(?:image|picture|photo|file|document)\b
+        [^.\n]{0,40}?\ (?:so\ (?:that\ )?i\ can|and\ i(?:['’]ll|\ will))\b
+    |(?:很|非常|十分)?(?:抱歉|对不起|不好意思)[，,。！! ]{0,2}(?:但|但是)?我?(?:目前|现在|暂时)?
+        (?:无法|不能|未能|没有办法)(?:直接)?(?:识别|读取|阅读|查看|看到|处理|访问|分析|解析|提取|转录|打开)[^\n]{0,16}?(?:图|照片|文字|文件|附件|文档))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+#: Whole answer that says of an image that it has no text. Pages print "This page is intentionally left blank".
+_SAYS_NOTHING = re.compile(
+    r"""[\W_]{0,4}(?:
+        (?:there\ (?:is|are)|i\ (?:can\ )?(?:see|find|detect))?\ ?
+        no\ (?:\w+\ ){0,2}(?:text|textual\ content|content|words)
+            (?:\ (?:is|was|were))?(?:\ (?:detected|found|visible|present|available|shown))?
+            (?:\ (?:in|on)\ (?:the|this)\ (?:\w+\ )?(?:image|picture|page|document|scan))?
+        |(?:the|this)\ (?:provided\ )?(?:image|picture|scan|page|document)(?:\ provided)?\ (?:
+            (?:contains|has|shows)\ no|(?:does\ not|doesn['’]t)\ (?:contain|have|show)\ any)
+            \ (?:\w+\ ){0,2}(?:text|content|words)
+        |(?:the|this)\ (?:provided\ )?(?:image|picture|scan)(?:\ provided)?\ (?:is|appears\ to\ be|seems\ to\ be)\ 
+            (?:\w+\ )?(?:blank|empty)(?:[,;]?\ (?:and|with)\ (?:contains\ |has\ )?no\ (?:\w+\ )?(?:text|content))?
+        |\[(?:no\ text|blank\ page|empty\ page|blank)\]
+        |(?:图片|图像|页面)(?:中|里)?(?:没有|无)(?:任何|可识别的)?(?:文字|文本|内容)
+    )[\W_]{0,4}""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_LONGEST_NOTHING = 200
+
+
+def is_refusal(text: str) -> bool:
+    """Return whether a text says that the model does not read the image, instead of content of the page."""
+    return len(text) <= _LONGEST_REFUSAL and _REFUSAL.match(text) is not None
+
+
+def says_nothing(text: str) -> bool:
+    """Return whether a whole answer only says that the image has no text."""
+    return len(text) <= _LONGEST_NOTHING and _SAYS_NOTHING.fullmatch(text.strip()) is not None
+
+
+# The prompt, and sentences and fences around the page.
+
+
+_TOKENS = re.compile(r"(?:\s{0,9}<[^<>\s]{1,40}>){0,9}\s{0,9}")
+_SHORTEST_PROMPT = 8  # characters: "OCR:" may be text of a page
+
+
+def without_echo(text: str, prompt: str) -> str:
+    """Return an answer without the prompt at its beginning, with or without tokens such as `<image>`."""
+    for before, words in ((False, prompt.strip()), (True, prompt[_end(_TOKENS, prompt) :].strip())):
+        start = _end(_TOKENS, text) if before else len(text) - len(text.lstrip())
+        if len(words) >= _SHORTEST_PROMPT and text.startswith(words, start):
+            return text[start + len(words) :]
+    return text
+
+
+def _end(pattern: re.Pattern[str], text: str) -> int:
+    found = pattern.match(text)
+    return found.end() if found else 0
+
+
+_WRAPPERS = ("```markdown", "```md", "```html")
+#: Fences that hold the answer if the model announces it, or if their whole content is Markdown.
+_OTHER_WRAPPERS = ("```", "```text", "```plaintext", "```txt")
+_MARKDOWN = re.compile(
+    r"^(?:\|?(?:[ \t]{0,8}:?-{3,40}:?[ \t]{0,8}\|){1,99}|<table\b|#{1,6}[ \t]+[^\s#][^\n]*\n\n|\*\*\w)", re.MULTILINE
+)
+_PROGRAM = re.compile(r"[{};]$|\w\(|=|^(?: {2,}|\t)[^-*+\d\s]", re.MULTILINE)
+_TALK = re.compile(
+    r"(?:sure|certainly|of course|okay|here(?:['’]s| is| are)|below is|the following is|i(?:['’]ve| have))\b"
+    r"[^\n]{0,200}\b(?:text|contents?|transcri\w{2,8}|markdown|image|document|page|ocr|html)\b[^\n]{0,200}[:.]\Z",
+    re.IGNORECASE,
+)
+_LONGEST_TALK = 400  # characters on either side
+_LEAST_WRAPPED = 4  # lengths of the talk around an answer that is not announced
+_SEEN = r"(?:image|picture|photo|scan|screenshot|page|document|pdf|file)s?"
+_PAGE = rf"\ (?:of|from|in|on|for)\ (?:the|this|your)\ (?:\w+\ )?{_SEEN}\b(?:\ you\ \w+)?"
+_FORM = r"(?:markdown|html|latex|plain\ text|json)"
+#: First line that announces the text without a fence. Pages print "Here is the text of the law:".
+_ANNOUNCED = re.compile(
+    rf"""[*_#\s]{{0,6}}(?:(?:sure|certainly|of\ course|okay|absolutely)[,.!]*\ )?(?:
+        (?:here(?:['’]s|\ is|\ are)|below\ is|the\ following\ is)\ (?:the|a|your)\ (?:\w+\ ){{0,2}}?
+            (?:transcription|transcript|(?:transcribed|extracted|recognized)\ (?:text|contents?)
+            |{_FORM}(?:\ \w+)?|ocr\ \w+|(?:text|contents?)(?:\ (?:extracted|transcribed))?(?={_PAGE}))(?:{_PAGE})?
+            (?:\ (?:in|as|into|using)\ {_FORM}(?:\ \w+)?)?
+        |the\ (?:text|contents?)\ (?:in|of|on|from)\ (?:the|this)\ (?:image|picture|photo|screenshot)
+            \ (?:is|are|reads?)(?:\ as\ follows)?
+        |(?:the|this)\ (?:image|picture|photo|screenshot)\ (?:contains|shows|reads)\ the\ following(?:\ text)?
+        |(?:好的[，,。]?\s?)?(?:以下|下面|这)是[^\n：:]{{0,12}}(?:图片|图像|文档|页面)[^\n：:]{{0,16}}
+        |(?:图片|图像)中的(?:文字|内容|文本)(?:如下|是)
+    )[:：][*_]{{0,2}}[ \t]*""",
+    re.IGNORECASE | re.VERBOSE,
+)
+#: Last paragraph of an announced answer.
+_OFFER = re.compile(
+    r"(?:please )?(?:let me know if (?:you(?:['’]d| would) like|you (?:need|have|want)|there)|i hope this helps"
+    r"|is there anything else|feel free to ask)\b[^\n]{0,200}\Z",
+    re.IGNORECASE,
+)
+_RULE = re.compile(r"(?:[-*_][ \t]{0,2}){3,80}")
+
+
+def unwrapped(text: str) -> str:
+    """Return the content of a fence around the whole answer, and without one sentence of talk before and after it."""
+    lines = text.split("\n")
+    begin = next((number for number, line in enumerate(lines) if line.strip().startswith("```")), None)
+    if begin is None:
+        return text
+    before = "\n".join(lines[:begin]).strip()
+    announced = _TALK.match(before) is not None
+    mark = lines[begin].casefold().replace(" ", "").strip()
+    if mark not in (*_WRAPPERS, *_OTHER_WRAPPERS):
+        return text
+    inside = lines[begin + 1 :]
+    end: int | None = None  # line that closes the fence; fences with a language are inside of it
+    nested = False
+    for number, line in enumerate(inside):
+        if line.strip() == "```" and not nested:
+            end = number
+            break
+        if line.strip().startswith("```"):
+            nested = line.strip() != "```"
+    after = "\n".join(inside[end + 1 :]).strip() if end is not None else ""
+    wrapped = "\n".join(inside[:end])
+    if mark not in _WRAPPERS and not announced:
+        is_markdown = not before and not after and _MARKDOWN.search(wrapped) and not _PROGRAM.search(wrapped)
+        return wrapped if is_markdown else text
+    talk = len(before) + len(after)
+    is_talk = all(len(part) <= _LONGEST_TALK and "\n" not in part and part[:1] != "#" for part in (before, after))
+    return wrapped if is_talk and (announced or _LEAST_WRAPPED * talk <= len(wrapped)) else text
+
+
+def without_talk(text: str) -> str:
+    """Return the text without a line that announces it, and then without an offer of help at its end."""
+    first, _, rest = text.partition("\n")
+    if len(first) > _LONGEST_TALK or not rest.strip() or not _ANNOUNCED.fullmatch(first.strip()):
+        return text
+    body = rest.strip()
+    before, _, last = body.rpartition("\n")
+    if before and _OFFER.match(last.strip()):
+        body = before.rstrip()
+    lines = body.split("\n")
+    for end in (0, -1):  # rules around the text
+        if len(lines) > 1 and _RULE.fullmatch(lines[end].strip()):
+            del lines[end]
+    return "\n".join(lines).strip()
