@@ -28,15 +28,14 @@ from llm_ocr.documents.remote.cache import LocalCopy
 from llm_ocr.documents.sources import find_documents
 from llm_ocr.results.documents import DocumentNames
 from llm_ocr.scheduling.scanner import PlannedUnits
-from llm_ocr.stages.counting import PageCounter
+from llm_ocr.stages.counting import CountOptions, PageCounter, counted
 from llm_ocr.stages.extract import expected_pages
-from llm_ocr.stages.page_estimates import CountOptions, counted
 from llm_ocr.stages.plan import known_totals
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations, read_units
 from llm_ocr.workspace.items import items
-from llm_ocr.workspace.plan import plan_stream
+from llm_ocr.workspace.plan import Planner, PlanResult
 from llm_ocr.workspace.status import run_status
 
 # An S3 server (moto's) that counts what it is asked, and one that only lists: made-up objects, answered at once.
@@ -230,7 +229,14 @@ def plan(folder: Path, count: int) -> dict[str, Any]:
         with known_totals(workspace) as totals:
             counter = PageCounter(opened, Remote(opened), totals=totals)  # type: ignore[arg-type]
             stream = counted(documents(count), counter, CountOptions(pages_per_unit=PAGES_PER_UNIT))
-            result = asyncio.run(plan_stream(workspace, stream, pages_per_unit=PAGES_PER_UNIT))
+
+            async def planned() -> PlanResult:
+                with Planner(workspace, PAGES_PER_UNIT) as planner:
+                    async for document in stream:
+                        planner.add(document)
+                    return planner.finish()
+
+            result = asyncio.run(planned())
         return {"opened": opened.count, "new": result.generation.documents if result.generation else 0}
 
 

@@ -16,12 +16,11 @@ from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, FieldsRecord, PageRecord, Status
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.items import items
+from llm_ocr.workspace.items import fetch_dataset_file, items
 from llm_ocr.workspace.keys import EXTRACT, FIELDS, assembled_key, required_key
 from llm_ocr.workspace.published import extracted_pages, published_fields
 from llm_ocr.workspace.status import RunStatus, Worked, known_status, pages_used, run_status
-from llm_ocr.workspace.superseding import WORST, WeakPage
-from llm_ocr.workspace.views import fetch_dataset_file
+from llm_ocr.workspace.summaries import WORST, WeakPage
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -22,15 +22,13 @@ from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.engine_choice import choose_engine
 from llm_ocr.stages.extract import Extract, PageTask
 from llm_ocr.stages.flow import Ticket
-from llm_ocr.stages.hybrid import ModelState
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.limits import Allowance, check_limits
 from llm_ocr.stages.loop import first_error
 from llm_ocr.stages.model_choice import Model, page_model, page_profile, with_served_model
 from llm_ocr.stages.readers import Reading, limits_of, reading
-from llm_ocr.stages.remote import Remote
-from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
-from llm_ocr.stages.servers import Engines
+from llm_ocr.stages.rendering import PartRenderer, Remote, passwords, render_options
+from llm_ocr.stages.servers import Engines, ModelState
 from llm_ocr.types import DocumentPart, PageRecord, Unit
 
 if TYPE_CHECKING:
@@ -184,22 +182,17 @@ class Session:
         """
         self._may_begin()
         parts = await self._parts()
-        reader = self._reader(parts.reading.reader, way)
-        furniture = self._settings.headers == "keep"
+        ready = replace(parts.reading, reader=self._reader(parts.reading.reader, way))
+        if way.tasks:
+            ready = replace(ready, transcribes=lambda: False)
         stage = Extract(
             parts.pages,
-            reader,
+            ready,
             _discard,
             self._progress,
-            parts.reading.admission,
-            furniture=furniture,
+            furniture=self._settings.headers == "keep",
             limits=limits_of(self._settings),
-            transcribes=(lambda: False) if way.tasks else parts.reading.transcribes,
-            first=parts.reading.first,
-            route=parts.reading.route,
-            ahead=parts.reading.ahead,
             model=self._model_state,
-            verifier=parts.reading.verifier,
         )
 
         async def read_position(position: int, ticket: Ticket) -> None:
@@ -214,7 +207,7 @@ class Session:
             async with asyncio.TaskGroup() as tasks:
                 for position in range(part.expected):
                     async with self._entering:
-                        ticket = await parts.reading.admission.enter()
+                        ticket = await ready.admission.enter()
                     if self._allowance.reached():
                         ticket.release()
                         break

@@ -16,9 +16,9 @@ from llm_ocr.workspace.generations import filtered_text
 if TYPE_CHECKING:
     from llm_ocr.config.groups import WorkspaceSettings
     from llm_ocr.costs.report import Spent
-    from llm_ocr.stages.plan import Preview
+    from llm_ocr.workspace.plan import PlanResult
     from llm_ocr.workspace.status import RunStatus
-    from llm_ocr.workspace.superseding import WeakPage
+    from llm_ocr.workspace.summaries import WeakPage
 
 
 #: Score below which most of a page is doubtful; see `results.quality`.
@@ -125,15 +125,19 @@ def plan_line(status: "RunStatus") -> str:
     return f"{text}; {filtered_text(status.filtered)}" if status.filtered else text
 
 
-def preview_lines(found: "Preview") -> list[str]:
+def preview_lines(found: "PlanResult") -> list[str]:
     """Return the planned documents, examples of excluded documents, and a note that no work was done."""
-    pages = f"{about(found.pages)} pages" if found.estimated else plural(found.pages, "page")
+    made, filtered = found.generation, found.filtered
+    documents, pages, units = (made.documents, made.expected, made.units) if made else (0, 0, 0)
+    counted = f"{about(pages)} pages" if made and made.estimated else plural(pages, "page")
     new = "new document" if found.known else "document"
-    line = ", ".join((plural(found.documents, new), pages, plural(found.units, "unit")))
-    line += f"; {filtered_text(found.filtered)}" if found.filtered else ""
+    line = ", ".join((plural(documents, new), counted, plural(units, "unit")))
+    excluded_counts = filtered.counts if filtered else {}
+    line += f"; {filtered_text(excluded_counts)}" if excluded_counts else ""
     line += f"; {found.known:,} already in the plan" if found.known else ""
-    examples = [f"  {excluded['source']}: {excluded['reason']} ({excluded['detail']})" for excluded in found.examples]
-    more = sum(found.filtered.values()) - len(examples)
+    shown = filtered.examples if filtered else ()
+    examples = [f"  {excluded['source']}: {excluded['reason']} ({excluded['detail']})" for excluded in shown]
+    more = sum(excluded_counts.values()) - len(examples)
     examples += [f"  and {more} more"] if more > 0 and examples else []
     return [*map(one_line, (line, *examples)), "Dry run: nothing was written"]
 

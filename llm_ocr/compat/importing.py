@@ -64,7 +64,8 @@ from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import generations, read_units
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key, stage_keys
 from llm_ocr.workspace.plan import PlannedDocument, Planner
-from llm_ocr.workspace.publish import figures_summary, is_done, iter_markers, pages_summary, publish, read_data
+from llm_ocr.workspace.publish import is_done, iter_markers, publish, read_data
+from llm_ocr.workspace.summaries import figures_summary, pages_summary
 
 #: Engine of imported rows.
 ENGINE = "predecessor"

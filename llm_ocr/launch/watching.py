@@ -18,8 +18,9 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.codec import parse_unit_id
 from llm_ocr.workspace.generations import Generation, generations, has_generation, totals_of
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, FIELDS, newest_key
-from llm_ocr.workspace.publish import correction, done_units, iter_markers
+from llm_ocr.workspace.publish import done_units, iter_markers
 from llm_ocr.workspace.status import run_status
+from llm_ocr.workspace.summaries import correction
 
 #: Seconds between two requests to the platform.
 EVERY = 15.0

@@ -16,8 +16,7 @@ from typing import Self
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError, UsageError, WorkspaceError
 from llm_ocr.storage import ObjectStore
 from llm_ocr.workspace import codec
-from llm_ocr.workspace.marker import remove_lost
-from llm_ocr.workspace.publish import marker_key
+from llm_ocr.workspace.publish import marker_key, remove_lost
 
 _log = logging.getLogger(__name__)
 
@@ -41,41 +40,30 @@ _JOIN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LeaseOptions:
-    """Options of leases. A lease without a change for `seconds` is expired. `worker` is a name for human readers.
+    """Options of leases. A lease without a change for `seconds` is expired.
 
     Raises:
-        UsageError: `seconds` is too short for its beats.
+        UsageError: `seconds` is too short for its beats on the store.
     """
 
     seconds: float = DEFAULT_SECONDS
-    worker: str = ""
+    worker: str = ""  # a name for human readers
+    url: str = ""  # of the store
 
     def __post_init__(self) -> None:
-        if self.seconds < _BEATS * _FASTEST_BEAT:
+        on_gcs = self.url.startswith("gs://")
+        least = _BEATS * (_FASTEST_BEAT_ON_GCS if on_gcs else _FASTEST_BEAT)
+        if self.seconds < least:
+            why = "A worker renews its lease five times in this period, at most once per second. Default: 300."
             raise UsageError(
-                f"`lease_seconds={self.seconds:g}`: must be {_BEATS * _FASTEST_BEAT:g} or more",
-                hint="A worker renews its lease five times in this period, at most once per second. Default: 300.",
+                f"`lease_seconds={self.seconds:g}`: {'on gs://, ' if on_gcs else ''}must be {least:g} or more",
+                hint="Google Cloud Storage limits the rate of writes to an object." if on_gcs else why,
             )
 
     @property
     def beat(self) -> float:
         """Seconds between two beats."""
         return self.seconds / _BEATS
-
-
-def lease_options(url: str, seconds: float = DEFAULT_SECONDS, worker: str = "") -> LeaseOptions:
-    """Return options that suit the store of this URL.
-
-    Raises:
-        UsageError: `seconds` is too short for the store.
-    """
-    options = LeaseOptions(seconds, worker)
-    if url.startswith("gs://") and options.beat < _FASTEST_BEAT_ON_GCS:
-        raise UsageError(
-            f"`lease_seconds={seconds:g}`: on gs://, must be {_BEATS * _FASTEST_BEAT_ON_GCS:g} or more",
-            hint="Google Cloud Storage limits the rate of writes to an object.",
-        )
-    return options
 
 
 class Claim(Enum):
@@ -210,7 +198,11 @@ class Leases:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._keep_alive, name="llm-ocr leases", daemon=True)
+        def keep_alive() -> None:
+            while not self._stop.wait(max(self.options.beat / 4, _FASTEST_BEAT)):
+                self.beat()
+
+        self._thread = threading.Thread(target=keep_alive, name="llm-ocr leases", daemon=True)
         self._thread.start()
         return self
 
@@ -325,10 +317,6 @@ class Leases:
                 self.stage,
                 self.options.seconds,
             )
-
-    def _keep_alive(self) -> None:
-        while not self._stop.wait(max(self.options.beat / 4, _FASTEST_BEAT)):
-            self.beat()
 
     def _taken(self, lease: _Lease) -> Claim:
         """Register a claimed lease, unless the unit is done: its last holder published the marker before release."""

@@ -11,8 +11,9 @@ from typing import Protocol, TypeVar
 from llm_ocr.scheduling.leases import LEASE, Claim, Holder, Leases
 from llm_ocr.types import Unit
 from llm_ocr.workspace import Workspace, codec
+from llm_ocr.workspace.codec import item_name
 from llm_ocr.workspace.generations import Generation, planned_generations, units_of
-from llm_ocr.workspace.items import Item, item_name, items
+from llm_ocr.workspace.items import Item, items
 from llm_ocr.workspace.publish import marker_key
 
 #: Plans up to these sizes have 1 or 16 groups; larger plans have 256. A finished unit has a marker and data, and stores

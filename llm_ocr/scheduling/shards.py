@@ -35,16 +35,44 @@ _PAIRS = (
 _SKYPILOT = (("SKYPILOT_JOB_RANK", "SKYPILOT_NUM_JOBS"), ("SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES"))
 
 
-@dataclass(frozen=True, slots=True)
-class DetectedShard:
-    """Share number `index` (from 0) of `count`. `source` is the variable or file of origin."""
+T = TypeVar("T")
 
-    index: int
-    count: int
-    source: str
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Every `count`-th unit, beginning with `index` (from 0). `source` is the variable or file that says so.
+
+    Raises:
+        UsageError: the index is out of range.
+    """
+
+    index: int = 0
+    count: int = 1
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or not 0 <= self.index < self.count:
+            if self.source:
+                raise UsageError(f"{self}, which does not exist", hint=_HINT)
+            last = max(self.count, 1) - 1
+            raise UsageError(
+                f"shard {self.index} of {self.count} does not exist",
+                hint=f"The index counts from 0: with `shard_count={last + 1}`, from 0 to {last}.",
+            )
 
     def __str__(self) -> str:
         return f"{self.source} says share {self.index} of {self.count}"
+
+    def of(self, units: Iterable[T]) -> Iterator[T]:
+        """Yield `units[index::count]`. Finished units count too, so that no unit changes its shard."""
+        return islice(units, self.index, None, self.count)
+
+    def __contains__(self, place: int) -> bool:
+        """Return whether the unit at this place of the plan is in the shard."""
+        return place % self.count == self.index
+
+
+WHOLE = Shard()
 
 
 def detected_shard(
@@ -52,7 +80,7 @@ def detected_shard(
     sagemaker_files: Iterable[Path] = SAGEMAKER_FILES,
     *,
     count: int | None = None,
-) -> DetectedShard | None:
+) -> Shard | None:
     """Return the share that a platform assigns to this machine.
 
     Args:
@@ -70,9 +98,6 @@ def detected_shard(
     detected = [_pair(environment, index, size, count) for index, size in _PAIRS]
     detected += [_sagemaker(environment, sagemaker_files), _slurm(environment), _skypilot(environment)]
     found = [shard for shard in detected if shard is not None]
-    for shard in found:
-        if not 0 <= shard.index < shard.count:
-            raise UsageError(f"{shard}, which does not exist", hint=_HINT)
     # Schedulers also number the only machine of a job.
     several = [shard for shard in found if shard.count > 1] or found[:1]
     if len({(shard.index, shard.count) for shard in several}) > 1:
@@ -86,20 +111,20 @@ def detected_shard(
     raise UsageError(f"{chosen}, but `shard_count={count}`", hint=_HINT)
 
 
-def _pair(environment: Mapping[str, str], index: str, count: str, given: int | None) -> DetectedShard | None:
+def _pair(environment: Mapping[str, str], index: str, count: str, given: int | None) -> Shard | None:
     if index not in environment:
         return None
     if count and (count in environment or given is None):
-        return DetectedShard(_number(environment, index), _number(environment, count), index)
+        return Shard(_number(environment, index), _number(environment, count), index)
     if given is None:
         raise UsageError(
             f"{index} is {environment[index]}, but the number of shares is unknown",
             hint="Set LLM_OCR_SHARD_COUNT to the number of machines of the job.",
         )
-    return DetectedShard(_number(environment, index), given, index)
+    return Shard(_number(environment, index), given, index)
 
 
-def _skypilot(environment: Mapping[str, str]) -> DetectedShard | None:
+def _skypilot(environment: Mapping[str, str]) -> Shard | None:
     """Read the rank of this job among the jobs of one command, and of this node in the job."""
     index, count, source = 0, 1, ""
     for rank, size in _SKYPILOT:
@@ -108,10 +133,10 @@ def _skypilot(environment: Mapping[str, str]) -> DetectedShard | None:
             each = _number(environment, size)
             index, count = index * each + _number(environment, rank), count * each
             source = rank if each > 1 or not source else source
-    return DetectedShard(index, count, source) if source else None
+    return Shard(index, count, source) if source else None
 
 
-def _sagemaker(environment: Mapping[str, str], files: Iterable[Path]) -> DetectedShard | None:
+def _sagemaker(environment: Mapping[str, str], files: Iterable[Path]) -> Shard | None:
     """Return the share by position in the sorted host names, which every host sorts identically."""
     path = next((path for path in files if path.is_file()), None)
     if path is None and ("SM_HOSTS" not in environment or "SM_CURRENT_HOST" not in environment):
@@ -128,10 +153,10 @@ def _sagemaker(environment: Mapping[str, str], files: Iterable[Path]) -> Detecte
         hosts, current = value.get("hosts"), value.get("current_host")
     if not isinstance(hosts, list) or hosts.count(current) != 1:
         raise UsageError(f"{source}: the host {current!r} is not one of {hosts!r}", hint=_HINT)
-    return DetectedShard(sorted(hosts, key=str).index(current), len(hosts), source)
+    return Shard(sorted(hosts, key=str).index(current), len(hosts), source)
 
 
-def _slurm(environment: Mapping[str, str]) -> DetectedShard | None:
+def _slurm(environment: Mapping[str, str]) -> Shard | None:
     """Return the share in a job array with evenly spaced ids. The position in other arrays is unknown."""
     if "SLURM_ARRAY_TASK_ID" not in environment:
         return None
@@ -150,7 +175,7 @@ def _slurm(environment: Mapping[str, str]) -> DetectedShard | None:
             f"spaced, so the share is unknown",
             hint=f"Use --array=0-{max(count - 1, 0)}. {_HINT}",
         )
-    return DetectedShard((task - first) // step, count, "SLURM_ARRAY_TASK_ID")
+    return Shard((task - first) // step, count, "SLURM_ARRAY_TASK_ID")
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:
@@ -161,40 +186,6 @@ def _number(environment: Mapping[str, str], name: str) -> int:
         return int(value)
     except ValueError:
         raise UsageError(f"{name} is {value!r}, which is not a number", hint=_HINT) from None
-
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Every `count`-th unit, beginning with `index` (from 0).
-
-    Raises:
-        UsageError: the index is out of range.
-    """
-
-    index: int = 0
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        if self.count < 1 or not 0 <= self.index < self.count:
-            last = max(self.count, 1) - 1
-            raise UsageError(
-                f"shard {self.index} of {self.count} does not exist",
-                hint=f"The index counts from 0: with `shard_count={last + 1}`, from 0 to {last}.",
-            )
-
-    def of(self, units: Iterable[T]) -> Iterator[T]:
-        """Yield `units[index::count]`. Finished units count too, so that no unit changes its shard."""
-        return islice(units, self.index, None, self.count)
-
-    def __contains__(self, place: int) -> bool:
-        """Return whether the unit at this place of the plan is in the shard."""
-        return place % self.count == self.index
-
-
-WHOLE = Shard()
 
 
 class Sharded:

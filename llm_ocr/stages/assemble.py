@@ -6,12 +6,10 @@ only by the newest generation that contains the item. The marker follows the fil
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain, islice
-from pathlib import Path
+from itertools import chain
 from typing import Any
 
 from llm_ocr.config.models import AssemblyCommand
@@ -38,19 +36,22 @@ from llm_ocr.stages.sharing import (
 )
 from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status, plural
 from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.codec import parse_item_name, read_ahead
 from llm_ocr.workspace.generations import totals_of
-from llm_ocr.workspace.items import Item, items, parse_item_name
-from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, claim_key, key_settings, stage_keys
-from llm_ocr.workspace.publish import (
-    Marker,
-    NotConserved,
-    Summary,
-    correction,
-    done_units,
-    iter_markers,
-    publish,
-    standing_marker,
+from llm_ocr.workspace.items import (
+    Item,
+    ViewsNote,
+    copied_notes,
+    end_views,
+    is_damaged,
+    items,
+    note_beside,
+    note_key,
+    note_of_views,
+    sha256_of,
 )
+from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, claim_key, key_settings, stage_keys
+from llm_ocr.workspace.publish import Marker, NotConserved, done_units, iter_markers, publish, standing_marker
 from llm_ocr.workspace.published import (
     Finished,
     choose,
@@ -61,17 +62,7 @@ from llm_ocr.workspace.published import (
     published_pages,
     without_images,
 )
-from llm_ocr.workspace.views import (
-    ViewsNote,
-    begin_views,
-    copied_notes,
-    end_views,
-    is_damaged,
-    note_beside,
-    note_key,
-    note_of_views,
-    sha256_of,
-)
+from llm_ocr.workspace.summaries import Summary, correction
 
 #: Increased when the same rows give other Markdown or another dataset.
 RESULT_VERSION = 9
@@ -79,8 +70,6 @@ RESULT_VERSION = 9
 _CONCURRENT_ITEMS = 2
 #: Unit markers kept in memory.
 _MARKERS_KEPT = 4096
-#: Notes on views that are read at a time, and how many are read before the next are begun.
-_AT_ONCE, _AHEAD = 16, 128
 
 
 async def assemble(command: Job[AssemblyCommand]) -> None:
@@ -99,22 +88,31 @@ async def assemble(command: Job[AssemblyCommand]) -> None:
     pages_from = pages_stage(settings)
     source = await key_before(command, pages_from)
     describe = await _described(command, pages_from, source)
-    made = _identity(pages_from, source, describe, settings)
+    made: dict[str, object] = {
+        **({} if pages_from == EXTRACT else {"pages_from": pages_from}),
+        "describe": describe,
+        "extract": source,
+        "page_markers": settings.page_markers,
+        "dataset_images": settings.dataset_images,
+        "result_version": RESULT_VERSION,
+    }
     key = await asyncio.to_thread(claim_key, workspace, ASSEMBLE, made)
     split = await split_of(command, ASSEMBLE)
     async with sharing(command, split, ASSEMBLE, key) as share:
         job = await asyncio.to_thread(assemble_job, workspace, key, made)
         whole = not follows(settings) and await asyncio.to_thread(shows_all, command, split, ASSEMBLE)
         broken = await asyncio.to_thread(_begin, job, split, (pages_from, source), progress, whole=whole)
-        todo = chain(_broken_items(job, broken, split), _todo(job, command, share, describe))
+        # Published items have no leases, so each of several workers starts at a random item.
+        first = random.randrange(len(broken)) if broken and split.leases else 0
+        again = (job.planned[place] for place in (*broken[first:], *broken[:first]))
+        todo = chain(again, _todo(job, command, share, describe))
         await _assemble(job, todo, share, progress, whole)
         while share.grown:  # a newer generation may contain pages of the same items
             job = await asyncio.to_thread(assemble_job, workspace, key, made)
             await _assemble(job, _todo(job, command, share, describe), share, progress, whole)
     if split.alone or workspace.published(f"{ASSEMBLE}/{key}/"):
         await asyncio.to_thread(copy_markers, workspace, ASSEMBLE, key, job.planned, note_beside)
-    await asyncio.to_thread(_check_dataset, job)
-    await asyncio.to_thread(_name_dataset, command, job)
+    await asyncio.to_thread(_finish_dataset, command, job)
     progress.end()
 
 
@@ -137,43 +135,21 @@ async def _described(command: Job[AssemblyCommand], pages_from: str, source: str
     return await key_before(command, DESCRIBE, fitting[-1])
 
 
-def _identity(pages_from: str, source: str, describe: str, settings: AssemblyCommand) -> dict[str, object]:
-    return {
-        **({} if pages_from == EXTRACT else {"pages_from": pages_from}),
-        "describe": describe,
-        "extract": source,
-        "page_markers": settings.page_markers,
-        "dataset_images": settings.dataset_images,
-        "result_version": RESULT_VERSION,
-    }
-
-
 # The state that all items share.
 
 
 @dataclass(frozen=True, slots=True)
 class AssembleJob:
-    """State that all items of a plan share.
+    """State that all items of a plan share."""
 
-    Attributes:
-        workspace: The workspace.
-        key: The key of Assemble.
-        planned: The items of the plan.
-        names: File names of the documents.
-        extracted: Returns the marker of a unit of the stage whose pages are assembled.
-        described: Returns the marker of a unit of Describe.
-        page_markers: Whether the Markdown contains page markers.
-        images: The images in the dataset.
-    """
-
-    workspace: Workspace
-    key: str
-    planned: PlannedItems
-    names: DocumentNames
-    extracted: Callable[[str], Marker]
-    described: Callable[[str], Marker]
-    page_markers: bool
-    images: Images
+    workspace: Workspace  # the workspace
+    key: str  # the key of Assemble
+    planned: PlannedItems  # the items of the plan
+    names: DocumentNames  # file names of the documents
+    extracted: Callable[[str], Marker]  # returns the marker of a unit of the stage whose pages are assembled
+    described: Callable[[str], Marker]  # returns the marker of a unit of Describe
+    page_markers: bool  # whether the Markdown contains page markers
+    images: Images  # the images in the dataset
 
     def pages(self, item: Item, unit: str, images: Images) -> Iterator[PageRecord]:
         """Read the page rows of one unit of an item."""
@@ -247,26 +223,24 @@ async def _assemble(job: AssembleJob, todo: Iterator[Item], share: Sharing, prog
             tasks.create_task(one(item))
 
 
-def _check_dataset(job: AssembleJob) -> None:
-    """Raise `WorkspaceError` if the dataset's folder has a file of another origin, which readers take for pages."""
-    planned = job.planned
-    own = {dataset_file(parse_item_name(planned.name(place))[0]) for place in range(len(planned))}
+def _finish_dataset(command: Job[AssemblyCommand], job: AssembleJob) -> None:
+    """Make `load_dataset` open the dataset of a Hub repository once all workers have assembled their items.
+
+    Raises:
+        WorkspaceError: The dataset's folder has a file of another origin, which readers take for pages.
+    """
+    names = [job.planned.name(place) for place in range(len(job.planned))]
+    own = {dataset_file(parse_item_name(name)[0]) for name in names}
     for info in job.workspace.store.list(f"{FOLDER}/"):
         if info.key.endswith(".parquet") and info.key not in own:
             raise WorkspaceError(
                 f"{job.workspace.url}: {info.key} is no file of this run, but load_dataset would read its rows",
                 hint=f"Move {info.key} out of the workspace, and run the same command again.",
             )
-
-
-def _name_dataset(command: Job[AssemblyCommand], job: AssembleJob) -> None:
-    """Make `load_dataset` open the dataset of a Hub repository once all workers have assembled their items."""
     from llm_ocr.compat.stage_dataset import is_repository, name_dataset
 
-    if is_repository(command.workspace):
-        done = done_units(job.workspace, ASSEMBLE, job.key)
-        if all(job.planned.name(place) in done for place in range(len(job.planned))):
-            name_dataset(command)
+    if is_repository(command.workspace) and done_units(job.workspace, ASSEMBLE, job.key).issuperset(names):
+        name_dataset(command)
 
 
 # One item: its figures, dataset file, and documents, then its marker.
@@ -288,59 +262,38 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
             hint="This is a bug of llm-ocr, or a manual change of the workspace: please report it.",
         )
     descriptions = job.descriptions(dict.fromkeys(chosen.values()))
-    writer = _Views(job, item)
+    names: dict[str, list[str]] = {}  # file names of each document, without repetition
+    for part in item.parts:
+        paths = (job.names.of(part.document_id, path) for path in paths_of(part))
+        names[part.document_id] = list(dict.fromkeys([*names.get(part.document_id, ()), *paths]))
     wanted = job.images if job.images is Images.ALL else Images.FIGURES  # documents always contain the figures
     rows = chosen_rows(item.layers, chosen, pages, images=wanted)
-    path = job.workspace.spool / f"{item.name}.parquet"
-    begin_views(job.workspace, item.id)
+    path, store = job.workspace.spool / f"{item.name}.parquet", job.workspace.store
+    written: list[Finished] = []
+    store.delete(note_key(item.id))  # so that the next Assemble rewrites views that are incomplete
     try:
         with DatasetWriter(path, job.images) as dataset:
             for page in finished_pages(rows, descriptions, images=wanted):
                 dataset.add(dataset_row(page, descriptions))
-                writer.add(page)
-        writer.publish(path)
+                for name in names[page.record.document_id]:
+                    for figure in page.record.figures:
+                        store.put(figure_file(name, figure), figure.image.data)
+                written.append(without_images(page))
+        for document, own in names.items():
+            texts = [(page.record, page.markdown) for page in written if page.record.document_id == document]
+            for name in own:
+                text = document_markdown(texts, name, page_markers=job.page_markers)
+                store.put(markdown_file(name), text.encode())
+        views = ViewsNote(job.key, sha256_of(path), path.stat().st_size)  # the upload may move the file
+        store.upload(path, dataset_file(item.id))
     finally:
         path.unlink(missing_ok=True)
-    return [page.record.status for page in writer.pages]
-
-
-class _Views:
-    """Writer of one item's files. Figures are written page by page, texts at the end."""
-
-    def __init__(self, job: AssembleJob, item: Item) -> None:
-        self._job = job
-        self._item = item
-        self._names: dict[str, list[str]] = {}
-        for part in item.parts:
-            names = self._names.setdefault(part.document_id, [])
-            names += [n for path in paths_of(part) if (n := job.names.of(part.document_id, path)) not in names]
-        self.pages: list[Finished] = []
-
-    def add(self, page: Finished) -> None:
-        """Write the page's figures next to each path of its document, and keep its texts."""
-        for name in self._names[page.record.document_id]:
-            for figure in page.record.figures:
-                self._job.workspace.store.put(figure_file(name, figure), figure.image.data)
-        self.pages.append(without_images(page))
-
-    def publish(self, dataset: Path) -> None:
-        """Write the documents and the dataset file, then the marker."""
-        store, job = self._job.workspace.store, self._job
-        for document, names in self._names.items():
-            pages = [(page.record, page.markdown) for page in self.pages if page.record.document_id == document]
-            for name in names:
-                text = document_markdown(pages, name, page_markers=job.page_markers)
-                store.put(markdown_file(name), text.encode())
-        views = ViewsNote(job.key, sha256_of(dataset), dataset.stat().st_size)  # the upload may move the file
-        store.upload(dataset, dataset_file(self._item.id))
-        end_views(job.workspace, self._item, views)
-        rows = [(page.record.page_id, page.markdown) for page in self.pages]
-        summary = Summary(counts=_counts([page.record.status for page in self.pages]))
-        publish(job.workspace, ASSEMBLE, job.key, self._item.name, finals_to_parquet(rows), summary)
-
-
-def _counts(statuses: Sequence[Status]) -> Counts:
-    return Counts(len(statuses), *(statuses.count(status) for status in (Status.OK, Status.DEGRADED, Status.FAILED)))
+    end_views(job.workspace, item, views)
+    statuses = [page.record.status for page in written]
+    counts = Counts(len(statuses), *(statuses.count(one) for one in (Status.OK, Status.DEGRADED, Status.FAILED)))
+    finals = finals_to_parquet([(page.record.page_id, page.markdown) for page in written])
+    publish(job.workspace, ASSEMBLE, job.key, item.name, finals, Summary(counts=counts))
+    return statuses
 
 
 # Which items this worker assembles, and which of the assembled ones are intact.
@@ -411,20 +364,9 @@ def _broken(job: AssembleJob, finished: list[int], *, looks: bool) -> list[int]:
             return False
         return not is_damaged(job.workspace, note, views[dataset_file(item.id)])
 
-    broken = []
-    rest = iter(finished)
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr views") as readers:
-        while some := [(place, job.planned[place]) for place in islice(rest, _AHEAD)]:
-            whole = readers.map(is_whole, (item for _, item in some))
-            broken += [place for (place, _), one in zip(some, whole, strict=True) if not one]
-    return broken
-
-
-def _broken_items(job: AssembleJob, broken: list[int], split: Split) -> Iterator[Item]:
-    """Yield the items. Published items have no leases, so each of several workers starts at a random item."""
-    begin = random.randrange(len(broken)) if broken and split.leases else 0
-    for place in (*broken[begin:], *broken[:begin]):
-        yield job.planned[place]
+    found = (job.planned[place] for place in finished)
+    whole = read_ahead(is_whole, found, "views")
+    return [place for place, is_kept in zip(finished, whole, strict=True) if not is_kept]
 
 
 def rebuild_views(workspace: Workspace, damage: DatasetDamaged, say: Callable[[str], None]) -> None:

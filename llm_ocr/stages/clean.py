@@ -11,8 +11,7 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.keys import stages_in
-from llm_ocr.workspace.marker import is_copy, is_outdated
-from llm_ocr.workspace.publish import find_marker
+from llm_ocr.workspace.publish import find_marker, is_copy, is_outdated
 
 #: Seconds. A worker writes its marker right after its data, so older data without a marker belong to a dead worker.
 OLD = 86400.0
@@ -75,17 +74,27 @@ def store_time(workspace: Workspace) -> float:
 
 def _leftovers(workspace: Workspace, now: float, limit: float) -> Iterator[ObjectInfo]:
     yield from _old(workspace.store.unfinished(), limit)
-    yield from _plan_leftovers(workspace, limit)
+    # Parts of planners that crashed or were not the first.
+    parts = [info for info in _old(workspace.store.list("plan/"), limit) if info.key.endswith(".jsonl")]
+    named = {name for generation in generations(workspace) for name in generation.objects}
+    yield from (info for info in parts if info.key not in named)
     for stage in stages_in(workspace):
         for _, found in groupby(workspace.store.list(f"{stage}/"), key=_unit_of):
             unit = list(found)
+            keys = [info.key for info in unit]
+            # A unit with a marker and the data of one attempt only is settled: the marker need not be read.
+            data = sum(key.endswith(_DATA) for key in keys)
+            settled = data == 1 and any(key.endswith(_DONE) for key in keys)
             for info in _old(unit, limit):
-                if is_lease(info.key):
-                    dead = _dead_lease(workspace, info, now)
+                if is_lease(info.key):  # a live holder rewrites its lease five times in its duration
+                    try:
+                        dead = info.modified + lease_seconds(workspace.store.get(info.key)) < now
+                    except ObjectNotFound:  # released meanwhile
+                        dead = False
                 elif is_copy(info.key):
                     dead = is_outdated(workspace.store, info.key)
                 else:
-                    dead = not _settled(unit) and _unnamed(workspace, stage, info)
+                    dead = not settled and _unnamed(workspace, stage, info)
                 if dead:
                     yield info
 
@@ -95,23 +104,10 @@ def _old(found: Iterable[ObjectInfo], limit: float) -> Iterator[ObjectInfo]:
     return (info for info in found if 0 < info.modified < limit)
 
 
-def _plan_leftovers(workspace: Workspace, limit: float) -> Iterator[ObjectInfo]:
-    """Yield parts of planners that crashed or were not the first."""
-    old = [info for info in _old(workspace.store.list("plan/"), limit) if info.key.endswith(".jsonl")]
-    named = {name for generation in generations(workspace) for name in generation.objects}
-    return (info for info in old if info.key not in named)
-
-
 def _unit_of(info: ObjectInfo) -> str:
     """Return the common part of the keys of a unit's marker, lease, and data, which are adjacent in a list."""
     folder, _, name = info.key.rpartition("/")
     return folder if name.endswith(_DATA) else info.key.rpartition(".")[0]
-
-
-def _settled(unit: Iterable[ObjectInfo]) -> bool:
-    """Return whether a unit has a marker and the data of one attempt only. The marker then need not be read."""
-    keys = [info.key for info in unit]
-    return any(key.endswith(_DONE) for key in keys) and sum(key.endswith(_DATA) for key in keys) == 1
 
 
 def _unnamed(workspace: Workspace, stage: str, info: ObjectInfo) -> bool:
@@ -125,11 +121,3 @@ def _unnamed(workspace: Workspace, stage: str, info: ObjectInfo) -> bool:
     # The marker is read after the data were listed, so data published in between count as published.
     marker = find_marker(workspace, stage, segments[1], segments[3])
     return marker is None or marker.object != info.key
-
-
-def _dead_lease(workspace: Workspace, info: ObjectInfo, now: float) -> bool:
-    """Return whether a lease is expired. A live holder rewrites its lease five times in its duration."""
-    try:
-        return info.modified + lease_seconds(workspace.store.get(info.key)) < now
-    except ObjectNotFound:  # released meanwhile
-        return False

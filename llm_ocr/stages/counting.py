@@ -1,23 +1,33 @@
-"""Count the pages of documents by opening them."""
+"""Count the pages of documents by opening them, or estimate them from a sample, and exclude filtered documents.
+
+An estimate only determines how the plan is divided and which progress is shown. A document is counted when it is read.
+"""
 
 import asyncio
+import contextlib
+import functools
+from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, islice
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, TypeVar
 
-from llm_ocr.documents.filters import LeftOut
+from llm_ocr.documents.files import IMAGE
+from llm_ocr.documents.filters import Filters, LeftOut
 from llm_ocr.documents.manifests import PageRanges, SourceDocument
 from llm_ocr.documents.open_fd import Given, given_all
-from llm_ocr.documents.remote import is_remote
+from llm_ocr.documents.remote import is_remote, is_web, shown, suffix_of
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import version_of
 from llm_ocr.errors import PageFailure
-from llm_ocr.stages.filtering import Filtering
-from llm_ocr.stages.remote import Remote
-from llm_ocr.types import PageSelection, Reason
-from llm_ocr.workspace.planned import PlannedDocument, wanted_of, wanted_pages
+from llm_ocr.stages.rendering import Remote
+from llm_ocr.types import Reason
+from llm_ocr.workspace.plan import KnownFiltered
+from llm_ocr.workspace.planned import DiskDict, PlannedDocument, wanted_of, wanted_pages
+
+T = TypeVar("T")
 
 #: Largest size of a small file in bytes, and files per group.
 _SMALL, _TOGETHER = 4 << 20, 4
@@ -70,34 +80,21 @@ class SmallFiles:
     async def _counted(self, group: _Group) -> list[Counted]:
         if self._group is group:
             self._group = None
-        documents = group.documents
-        async with given_all([document.source for document in documents]) as files:
-            found = [("", file) if isinstance(file, PageFailure) else self._known(file) for file in files]
+        async with given_all([document.source for document in group.documents]) as files:
+            found: list[Counted] = [
+                ("", file) if isinstance(file, PageFailure) else (file.version, self._total(file.version) or 0)
+                for file in files
+            ]
             places = [place for place, (_, pages) in enumerate(found) if not pages]
-            for place, pages in zip(places, await self._opened(documents, files, places), strict=True):
+            chosen = [(group.documents[place], files[place]) for place in places]
+            asked = [(one.source, one.kind, file.descriptor) for one, file in chosen if isinstance(file, Given)]
+            for place, pages in zip(places, await self._renderer.open_all(asked) if asked else [], strict=True):
                 found[place] = (found[place][0], pages)
         return found
-
-    def _known(self, file: Given) -> Counted:
-        return file.version, self._total(file.version) or 0
-
-    async def _opened(
-        self, documents: Sequence[SourceDocument], files: Sequence[Given | PageFailure], places: Sequence[int]
-    ) -> list[int | PageFailure]:
-        chosen = [(documents[place], files[place]) for place in places]
-        asked = [(one.source, one.kind, file.descriptor) for one, file in chosen if isinstance(file, Given)]
-        return await self._renderer.open_all(asked) if asked else []
 
 
 #: Documents opened ahead of the next planned document.
 _AHEAD = 16
-
-
-class Totals(Protocol):
-    """Page counts by version."""
-
-    def get(self, version: str, /) -> int | None:
-        """Return the number of pages; None for an unknown version."""
 
 
 class PageCounter:
@@ -109,7 +106,8 @@ class PageCounter:
         ranges: Selected pages.
         most_pages: Limit of pages per document.
         totals: Page counts of planned documents, which are not opened again. 0: the plan contains only an estimate.
-        filtering: Filters. Planned documents are not filtered again.
+        filters: The active filters. Planned documents are not filtered again.
+        left_out: Documents that the same filters excluded before. They are not inspected again.
     """
 
     def __init__(
@@ -118,24 +116,26 @@ class PageCounter:
         remote: Remote,
         ranges: PageRanges | None = None,
         most_pages: int | None = None,
-        totals: Totals | None = None,
-        filtering: Filtering | None = None,
+        totals: DiskDict | Mapping[str, int] | None = None,
+        filters: Filters | None = None,
+        left_out: KnownFiltered | None = None,
     ) -> None:
         self._renderer = renderer
         self._remote = remote
         self._ranges = ranges
         self._most_pages = most_pages
         self._wanted = wanted_of(ranges, None, most_pages)
-        self._totals: Totals = totals if totals is not None else {}
+        self._totals = totals if totals is not None else dict[str, int]()
         self._met: dict[str, int] = {}
-        self._filtering = filtering
+        self._filters = filters
+        self._left_out = left_out
         self._small = SmallFiles(renderer, self.total)
 
     async def one(self, document: SourceDocument) -> PlannedDocument:
         """Count one document, unless its pages are known, and select from them."""
         if (listed := self.at_once(document)) is not None:
             return listed
-        if self._filtering is None and self._small.takes(document):
+        if self._filters is None and self._small.takes(document):
             version, found = await self._small.look(document)
             if isinstance(found, PageFailure):
                 return self.failed(document, version, found.reason, found.detail)
@@ -143,36 +143,26 @@ class PageCounter:
         version, left_out = document.version, None
         try:
             version = await self.version(document)
-            if known := self._left_out_before(document, version):
-                return known
+            if self._left_out is not None and version:
+                made = self.counted(document, version, 0)
+                if cause := self._left_out.cause(made.id, version):
+                    return replace(made, filtered=cause)
             total = self.total(version)
-            if not total:
-                version, total, left_out = await self._looked(document, version)
+            if not total and document.page_total is not None:
+                total, left_out = document.page_total, await self._left_out_row(document)
+            elif not total:
+                version, total, left_out = await self._opened(document, version)
         except PageFailure as failure:
             return self.failed(document, version, failure.reason, failure.detail)
         made = self.counted(document, version, total)
         return replace(made, filtered=left_out.cause, detail=left_out.detail) if left_out else made
 
-    def _left_out_before(self, document: SourceDocument, version: str) -> PlannedDocument | None:
-        if self._filtering is None or not version:
-            return None
-        made = self.counted(document, version, 0)
-        cause = self._filtering.known(made)
-        return replace(made, filtered=cause) if cause else None
-
-    async def _looked(self, document: SourceDocument, version: str) -> tuple[str, int, LeftOut | None]:
-        """Return version, pages, and why the document is excluded. Raises `PageFailure`."""
-        if document.page_total is None:
-            return await self._opened(document, version)
-        left_out = await self._filtering.row(document) if self._filtering else None
-        return version, document.page_total, left_out
-
     def at_once(self, document: SourceDocument) -> PlannedDocument | None:
         """Return the document if its listing contains all facts."""
         if document.reason is not None:
             return self.failed(document, "", document.reason, document.detail)
-        looked_at = self._filtering is not None and self._filtering.filters_rows()
-        if document.page_total is not None and not looked_at:
+        # Of the filters, only that of blank pages applies to rows of datasets, whose images must then be fetched.
+        if document.page_total is not None and not (self._filters and self._filters.options.blank):
             return self.counted(document, document.version, document.page_total)
         return None
 
@@ -200,40 +190,71 @@ class PageCounter:
         """
         if document.version or is_remote(document.source):
             return document.version
-        return await asyncio.to_thread(_version, document.source)
+        try:
+            return await asyncio.to_thread(version_of, Path(document.source))
+        except FileNotFoundError as error:
+            raise PageFailure(Reason.NOT_FOUND, str(error)) from error
+        except OSError as error:
+            raise PageFailure(Reason.UNREADABLE, str(error)) from error
 
     async def _opened(self, document: SourceDocument, version: str) -> tuple[str, int, LeftOut | None]:
-        if not is_remote(document.source):
-            return version, *await self._open(document.source, document, version)
-        async with self._remote.open(document.source, version) as copy:
-            return copy.version, *await self._open(str(copy.path), document)
+        """Return version, pages, and why the document is excluded. Raises `PageFailure`."""
+        async with contextlib.AsyncExitStack() as stack:
+            path, expected = document.source, version
+            if is_remote(document.source):
+                copy = await stack.enter_async_context(self._remote.open(document.source, version))
+                path, version, expected = str(copy.path), copy.version, ""
+            if self._filters is None:
+                return version, await self._renderer.open(path, document.kind, expected), None
+            return version, *await self._filters.look(path, document.kind, shown(document.source))
 
-    async def _open(self, path: str, document: SourceDocument, version: str = "") -> tuple[int, LeftOut | None]:
-        if self._filtering is None:
-            return await self._renderer.open(path, document.kind, version), None
-        return await self._filtering.look(path, document)
+    async def _left_out_row(self, document: SourceDocument) -> LeftOut | None:
+        """Return why a dataset's row is excluded; None if it is not.
 
-    def wanted(self, document: SourceDocument) -> PageSelection:
-        """Return the page selection of a document."""
-        if document.pages is None:
-            return self._wanted
-        return wanted_of(self._ranges, document.pages, self._most_pages)
+        Images are fetched up to the first image that is not blank or cannot be fetched.
+        """
+        found = None
+        if self._filters is None:
+            return None
+        for number in range(1, (document.page_total or 0) + 1):
+            try:
+                async with self._remote.page(document.source, document.version, number) as (path, _):
+                    _, found = await self._filters.look(str(path), IMAGE, shown(document.source))
+            except PageFailure:
+                return None
+            if found is None:
+                return None
+        return found
 
     def counted(self, document: SourceDocument, version: str, total: int) -> PlannedDocument:
         """Return a document of `total` pages."""
         if document.at_least:
             return self.estimated(document, version, total)
-        wanted = self.wanted(document)
-        return _planned(document, version, wanted, pages=wanted_pages(wanted, total), page_total=total)
+        made = self._planned(document, version)
+        return replace(made, pages=wanted_pages(made.wanted, total), page_total=total)
 
     def estimated(self, document: SourceDocument, version: str, total: int) -> PlannedDocument:
         """Return a document of about `total` pages."""
-        wanted = self.wanted(document)
-        return _planned(document, version, wanted, estimate=len(wanted_pages(wanted, total)) or 1)
+        made = self._planned(document, version)
+        return replace(made, estimate=len(wanted_pages(made.wanted, total)) or 1)
 
     def failed(self, document: SourceDocument, version: str, reason: Reason, detail: str) -> PlannedDocument:
         """Return a document that cannot be opened."""
-        return _planned(document, version, self.wanted(document), reason=reason, detail=detail)
+        return replace(self._planned(document, version), reason=reason, detail=detail)
+
+    def _planned(self, document: SourceDocument, version: str) -> PlannedDocument:
+        """Return a document with its page selection, without pages."""
+        own = document.pages
+        return PlannedDocument(
+            source=document.source,
+            relative=document.relative,
+            name_in_id=document.name_in_id,
+            version=version,
+            document_id=document.document_id,
+            pages=(),
+            page_total=0,
+            wanted=self._wanted if own is None else wanted_of(self._ranges, own, self._most_pages),
+        )
 
 
 async def in_order(
@@ -272,36 +293,147 @@ async def in_order(
                 task.cancel()
 
 
-def _version(source: str) -> str:
-    try:
-        return version_of(Path(source))
-    except FileNotFoundError as error:
-        raise PageFailure(Reason.NOT_FOUND, str(error)) from error
-    except OSError as error:
-        raise PageFailure(Reason.UNREADABLE, str(error)) from error
+#: Documents of the same kind and nearly the same size that an estimate is based on.
+_NEIGHBOURS = 16
+#: Bytes per page if no document of the kind could be opened.
+_GUESS = 100_000
+_TIFF = (".tif", ".tiff")
 
 
-def _planned(
-    document: SourceDocument,
-    version: str,
-    wanted: PageSelection,
-    *,
-    pages: tuple[int, ...] = (),
-    page_total: int = 0,
-    estimate: int = 0,
-    reason: Reason | None = None,
-    detail: str = "",
-) -> PlannedDocument:
-    return PlannedDocument(
-        source=document.source,
-        relative=document.relative,
-        name_in_id=document.name_in_id,
-        version=version,
-        document_id=document.document_id,
-        pages=pages,
-        page_total=page_total,
-        reason=reason,
-        detail=detail,
-        estimate=estimate,
-        wanted=wanted,
-    )
+@dataclass(frozen=True, slots=True)
+class CountOptions:
+    """Selection of the documents that are opened."""
+
+    #: `exact` opens all documents, `estimate` only a sample, and `auto` estimates above `exact_up_to` documents.
+    mode: Literal["auto", "exact", "estimate"] = "auto"
+    pages_per_unit: int = 64  # a document with more estimated pages is opened, so that it can be divided
+    exact_up_to: int = 10_000  # documents
+    sample: int = 200  # opened documents per kind
+
+
+@dataclass(slots=True)
+class Sizes:
+    """Pages of documents of one kind by size, for estimates."""
+
+    known: list[tuple[int, int]]  # size in bytes, pages
+    _bytes: list[int] = field(init=False)
+    _pages: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.known.sort()
+        self._bytes = [0, *accumulate(size for size, _ in self.known)]
+        self._pages = [0, *accumulate(pages for _, pages in self.known)]
+
+    def pages(self, size: int) -> int:
+        """Return the pages by the mean bytes per page of the documents of nearest size; at least 1."""
+        begin = max(0, min(bisect_left(self.known, (size, 0)) - _NEIGHBOURS // 2, len(self.known) - _NEIGHBOURS))
+        end = min(begin + _NEIGHBOURS, len(self.known))
+        some = self._bytes[end] - self._bytes[begin]
+        per_byte = (self._pages[end] - self._pages[begin]) / some if some else 1 / _GUESS
+        return max(1, round(size * per_byte))
+
+
+class Estimator:
+    """Estimates page counts from a sample that it opens. Opens documents that cannot be estimated."""
+
+    def __init__(self, counter: PageCounter, options: CountOptions) -> None:
+        self._counter = counter
+        self._options = options
+        self._sizes: dict[str, Sizes] = {}
+        self._sampled: dict[int, PlannedDocument] = {}  # by the documents' identity
+
+    async def look(self, batch: Sequence[SourceDocument]) -> None:
+        """Open a sample of each new kind, spread over the batch."""
+        self._sampled.clear()
+        for kind in dict.fromkeys(_kind(one) for one in batch if _can_be_estimated(one)):
+            if kind == IMAGE or kind in self._sizes:
+                continue
+            alike = [one for one in batch if _can_be_estimated(one) and _kind(one) == kind]
+            count = min(len(alike), self._options.sample)
+            chosen = [alike[number * len(alike) // count] for number in range(count)]
+            known: list[tuple[int, int]] = []
+            opened = [one async for one in in_order(chosen, functools.partial(self._opened, known))]
+            for document, made in zip(chosen, opened, strict=True):
+                self._sampled[id(document)] = made
+                self._counter.remember(made)
+            self._sizes[kind] = Sizes(known)
+
+    async def _opened(self, known: list[tuple[int, int]], document: SourceDocument) -> PlannedDocument:
+        try:
+            document = await self._counter.located(document)
+        except PageFailure as failure:
+            return self._counter.failed(document, document.version, failure.reason, failure.detail)
+        made = await self._counter.one(document)
+        if made.page_total:
+            known.append((document.size or 0, made.page_total))
+        return made
+
+    def at_once(self, document: SourceDocument) -> PlannedDocument | None:
+        """Return the document if nothing must be read."""
+        if sampled := self._sampled.pop(id(document), None):
+            return sampled
+        if (listed := self._counter.at_once(document)) is not None:
+            return listed
+        if not _can_be_estimated(document) or document.size is None or not document.version:
+            return None
+        return self._estimated(document, document.version)
+
+    async def one(self, document: SourceDocument) -> PlannedDocument:
+        """Return the document; read only if necessary."""
+        if not _can_be_estimated(document):
+            return await self._counter.one(document)
+        try:
+            document = await self._counter.located(document)
+            version = await self._counter.version(document)
+        except PageFailure as failure:
+            return self._counter.failed(document, document.version, failure.reason, failure.detail)
+        return (self._estimated(document, version) if version else None) or await self._counter.one(document)
+
+    def _estimated(self, document: SourceDocument, version: str) -> PlannedDocument | None:
+        """Return the estimated document; None if it must be opened, because it may be too long for one unit."""
+        known = self._counter.total(version)
+        if known:
+            return self._counter.counted(document, version, known)
+        kind = _kind(document)
+        total = 1 if kind == IMAGE else self._sizes[kind].pages(document.size or 0)
+        planned = self._counter.estimated(document, version, total)
+        short = known == 0 or planned.estimate <= self._options.pages_per_unit
+        return planned if short else None
+
+
+async def counted(
+    documents: Iterable[SourceDocument], counter: PageCounter, options: CountOptions = CountOptions()
+) -> AsyncGenerator[PlannedDocument, None]:
+    """Yield one planned document for each document, in order. A document that cannot be opened is planned as failed.
+
+    The same documents give the same estimates. Memory holds `options.exact_up_to` documents.
+
+    Args:
+        documents: The documents.
+        counter: Opens documents.
+        options: Which documents are opened.
+    """
+    estimator = Estimator(counter, options)
+    estimating = options.mode == "estimate"
+    rest = await asyncio.to_thread(iter, documents)
+    while batch := await asyncio.to_thread(lambda: list(islice(rest, options.exact_up_to + 1))):
+        estimating = estimating or (options.mode == "auto" and len(batch) > options.exact_up_to)
+        if estimating:
+            await estimator.look(batch)
+        by = estimator if estimating else counter
+        async for document in in_order(batch, by.one, by.at_once):
+            yield document
+
+
+def _can_be_estimated(document: SourceDocument) -> bool:
+    """Return whether pages can be estimated. Documents of web servers have no version until they are fetched."""
+    if document.reason is not None or document.page_total is not None:
+        return False
+    return document.size is not None or (is_remote(document.source) and not is_web(document.source))
+
+
+def _kind(document: SourceDocument) -> str:
+    """Return the kind of document whose pages have similar sizes. All kinds except `image` have any number of pages."""
+    if document.kind == IMAGE and (suffix := suffix_of(document.source)) in _TIFF:
+        return suffix
+    return document.kind

@@ -20,10 +20,10 @@ from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Progress
 from llm_ocr.stages.extract import caps_of
 from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, Spool, Ticket
-from llm_ocr.stages.hybrid import ModelState
 from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import stepwise
-from llm_ocr.stages.readers import Describing, describing, keeps_known
+from llm_ocr.stages.readers import describing, keeps_known
+from llm_ocr.stages.servers import ModelState
 from llm_ocr.stages.sharing import (
     Split,
     follows,
@@ -39,7 +39,8 @@ from llm_ocr.stages.sharing import (
 from llm_ocr.types import Counts, Figure, FigureRecord, PageRecord, Reason, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, Claim
-from llm_ocr.workspace.publish import Marker, figures_summary, iter_markers, read_data, standing_marker
+from llm_ocr.workspace.publish import Marker, iter_markers, read_data, standing_marker
+from llm_ocr.workspace.summaries import figures_summary
 
 #: Descriptions kept for repeated figures (logos, repeated charts). Each takes a few hundred bytes.
 REMEMBERED = 10_000
@@ -71,7 +72,11 @@ async def describe(job: Job[FigureCommand]) -> None:
     workspace, settings, progress = job.workspace, job.settings, job.progress
     pages_from = pages_stage(settings)
     source = await key_before(job, pages_from)
-    ready = await _reader(job)
+    ready = await describing(job)
+    if isinstance(settings, InputSettings) and settings.input:  # descriptions of an imported dataset take precedence
+        from llm_ocr.compat.importing import keeping
+
+        ready = await keeping(job, ready)
     try:
         keeps = keeps_known(settings)
         identity = {"extract": source, "reader": dict(ready.reader.identity()), **({"known": "keep"} if keeps else {})}
@@ -110,26 +115,17 @@ async def describe(job: Job[FigureCommand]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Describes the figures of units. Identical figures with identical captions are described once.
+    """Describes the figures of units. Identical figures with identical captions are described once."""
 
-    Attributes:
-        reader: The engine.
-        mode: The kind of description, which is stored in every row.
-        publish: Publishes the rows of a complete unit, given by its id.
-        progress: Receives the status of each figure.
-        admission: Bounds the bytes of figures that wait for the engine.
-        caps: The user's limits on units, documents, and figures in progress.
-        keep_known: Whether descriptions that the page's model already gave are kept instead of requested.
-        model: State of the model of a hybrid run, whose figures fail if it is lost after it has answered.
-    """
-
-    reader: FigureReader
-    mode: str
+    reader: FigureReader  # the engine
+    mode: str  # the kind of description, which is stored in every row
+    #: Publishes the rows of a complete unit, given by its id.
     publish: Callable[[str, Sequence[FigureRecord]], Awaitable[None]]
-    progress: Progress
-    admission: Admission
-    caps: Caps = NO_CAPS
-    keep_known: bool = False
+    progress: Progress  # receives the status of each figure
+    admission: Admission  # bounds the bytes of figures that wait for the engine
+    caps: Caps = NO_CAPS  # the user's limits on units, documents, and figures in progress
+    keep_known: bool = False  # whether descriptions that the page's model already gave are kept instead of requested
+    #: State of the model of a hybrid run, whose figures fail if it is lost after it has answered.
     model: ModelState | None = None
     _known: dict[bytes, FigureRecord] = field(default_factory=dict)
     _under_way: dict[bytes, asyncio.Event] = field(default_factory=dict)
@@ -158,7 +154,8 @@ class Describe:
             self.progress.count(Status.OK)
             figure, names = task.figure, (task.figure.id, task.page_id, task.document_id)
             return FigureRecord(*names, Status.OK, self.mode, description=figure.described, engine=task.engine)
-        fingerprint = _fingerprint(task.figure)
+        seen = f"\0{task.figure.caption}\0{task.figure.inside}"
+        fingerprint = hashlib.sha256(task.figure.image.data + seen.encode()).digest()
         while (twin := self._under_way.get(fingerprint)) is not None:
             ticket.release()  # an identical figure is being described
             await twin.wait()
@@ -207,22 +204,6 @@ class Describe:
             )
 
 
-def _fingerprint(figure: Figure) -> bytes:
-    digest = hashlib.sha256(figure.image.data)
-    digest.update(f"\0{figure.caption}\0{figure.inside}".encode())
-    return digest.digest()
-
-
-async def _reader(job: Job[FigureCommand]) -> Describing:
-    """Return the engine. Descriptions of an imported dataset take precedence over it."""
-    ready = await describing(job)
-    if not (isinstance(job.settings, InputSettings) and job.settings.input):
-        return ready
-    from llm_ocr.compat.importing import keeping
-
-    return await keeping(job, ready)
-
-
 def _begin(job: Job[FigureCommand], split: Split, key: str, pages_from: str, source: str) -> bool:
     """Begin the progress.
 
@@ -252,11 +233,9 @@ def _pages(workspace: Workspace, stage: str, key: str, unit: str) -> tuple[Marke
 def _publisher(
     workspace: Workspace, claim: Claim, expected: dict[str, int], share: Share
 ) -> Callable[[str, Sequence[FigureRecord]], Awaitable[None]]:
-    def write(unit: str, figures: Sequence[FigureRecord]) -> None:
-        summary = figures_summary(expected.pop(unit), figures)
-        publish_held(share, workspace, claim, unit, figures_to_parquet(figures), summary)
-
     async def publish_unit(unit: str, figures: Sequence[FigureRecord]) -> None:
-        await asyncio.to_thread(write, unit, figures)
+        summary = figures_summary(expected.pop(unit), figures)
+        data = await asyncio.to_thread(figures_to_parquet, figures)
+        await asyncio.to_thread(publish_held, share, workspace, claim, unit, data, summary)
 
     return publish_unit

@@ -35,7 +35,7 @@ from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.model_choice import instructed_model, model_choice, with_served_model
 from llm_ocr.stages.plan import find, need_plan, plan
 from llm_ocr.stages.recording import Recorded, Tally
-from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import Remote
 from llm_ocr.stages.retry import finish_repair, give_up, plan_repair, retry_failed
 from llm_ocr.stages.servers import Engines
 from llm_ocr.types import plural
@@ -102,10 +102,9 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
         worker = worker_name()
         engines = Engines(engine, settings, log_folder(workspace, worker), progress.say)
         async with contextlib.AsyncExitStack() as stack:
-            recorded = None
+            recorded, worked = None, Worked()
             if serving is not None and not on_ray:
-                recorded = Recorded(progress, workspace, worker, serving)
-            worked = Worked()
+                recorded = Recorded(progress, workspace, worker, serving, worked)
             limits = Limits(settings, workspace, recorded, engines, worked)
             await limits.check()
             if not on_ray:  # the cluster's workers write their costs, but not every second
@@ -114,10 +113,9 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
             stack.push_async_callback(engines.close)
             if recorded is not None:
                 await stack.enter_async_context(recorded.kept())
-                progress = recorded
             remote = Remote(settings)
             stack.push_async_callback(remote.close)
-            progress = Tally(progress, worked)
+            progress = recorded or Tally(progress, worked)
             job: Job[Any] = Job(
                 workspace, settings, progress, engines, remote, stop=limits.stop, command=command, worked=worked
             )

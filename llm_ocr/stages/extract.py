@@ -10,12 +10,12 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
-from llm_ocr.config.groups import LeaseSettings, RequestSettings
+from llm_ocr.config.groups import RequestSettings
 from llm_ocr.config.models import ReadingCommand
 from llm_ocr.documents.remote import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader, noop
-from llm_ocr.engines.slices import Cropper, read_page
+from llm_ocr.engines.slices import read_page
 from llm_ocr.errors import PageFailure, ServerError, UsageError
 from llm_ocr.results import routing
 from llm_ocr.results.markdown import blocks_to_markdown
@@ -25,18 +25,16 @@ from llm_ocr.results.routing import GAIN, gain_probability
 from llm_ocr.results.schema import pages_to_parquet, release_memory
 from llm_ocr.scheduling.shards import WHOLE, Shard, has_unclaimed
 from llm_ocr.stages import Progress, Silent
-from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, RowFiles, Spool, Ticket
-from llm_ocr.stages.hybrid import ModelState, Route, better, without_model
+from llm_ocr.stages.flow import NO_CAPS, Caps, Flow, RowFiles, Spool, Ticket
 from llm_ocr.stages.job import Job, Share
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.model_choice import page_model, page_profile
-from llm_ocr.stages.readers import Reading, limits_of, ocr_language, reading
+from llm_ocr.stages.readers import Reading, Verifier, limits_of, ocr_language, reading
 from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
-from llm_ocr.stages.sharing import Split, publish_held, repair_command, shared, shows_all, split_of, take_without_units
-from llm_ocr.stages.verifying import Verifier
+from llm_ocr.stages.servers import ModelState
+from llm_ocr.stages.sharing import publish_held, repair_command, shared, shows_all, split_of, take_without_units
 from llm_ocr.types import (
     Attempt,
-    Block,
     BlockKind,
     Counts,
     DocumentPart,
@@ -56,8 +54,9 @@ from llm_ocr.workspace.codec import parse_unit_id
 from llm_ocr.workspace.generations import Generation, Kind, generations, units_of
 from llm_ocr.workspace.keys import EXTRACT, Claim, Origin, newest_key
 from llm_ocr.workspace.planned import no_such_page, wanted_pages
-from llm_ocr.workspace.publish import ESTIMATED, correction, done_units, iter_markers, pages_summary
+from llm_ocr.workspace.publish import done_units, iter_markers
 from llm_ocr.workspace.stored import to_remember
+from llm_ocr.workspace.summaries import ESTIMATED, correction, gain, pages_summary
 
 #: Bytes of finished pages that wait in memory for the rest of their unit. Further pages wait on disk.
 SPOOL_MEMORY = 40 << 20
@@ -69,15 +68,10 @@ Count = Callable[[DocumentPart], Awaitable[int]]
 
 
 class PageTask(NamedTuple):
-    """One expected row of a unit.
+    """One expected row of a unit."""
 
-    Attributes:
-        part: The document, or the page range of it, that the unit contains.
-        position: Index into `part.pages`; 0 for a document that could not be opened.
-    """
-
-    part: DocumentPart
-    position: int
+    part: DocumentPart  # the document, or the page range of it, that the unit contains
+    position: int  # index into `part.pages`; 0 for a document that could not be opened
 
 
 async def extract(job: Job[ReadingCommand]) -> None:
@@ -102,47 +96,49 @@ async def extract(job: Job[ReadingCommand]) -> None:
         found = await asyncio.to_thread(generations, workspace)
         own = [generation for generation in found if generation.key(key) == claim.key]
         if not (settings.password or settings.password_file):
-            await _need_passwords(workspace, key, own, pages)
+            # `retry-failed` may have planned pages of encrypted documents with passwords, which are not stored.
+            for part in await asyncio.to_thread(_once_encrypted, workspace, key, own):
+                try:
+                    await pages.count(part)
+                except PageFailure as failure:  # other reasons become the rows of its pages
+                    if failure.reason is Reason.ENCRYPTED:
+                        raise UsageError(
+                            f"{shown(part.source)} needs the password that retry-failed used; passwords are not stored",
+                            hint="Set the same `password_file` as for retry-failed. With other passwords, its pages "
+                            "fail.",
+                        ) from failure
         split = await split_of(job, EXTRACT)
-        expected = await asyncio.to_thread(_expected, job, split, key, own)
+        expected = Expected(0, Counts(), whole=False)
+        if await asyncio.to_thread(shows_all, job, split, EXTRACT):
+            expected = await asyncio.to_thread(expected_pages, workspace, key, split.shard, own)
         progress.begin(EXTRACT, expected.pages, expected.done, estimated=bool(expected.estimated))
-        repair = next((generation.repair for generation in own if generation.repair), None)
+        repair = next((one.repair for one in own if one.repair and claim.folder != claim.key), None)
         async with shared(job, split, EXTRACT, key, among=own, read_with=claim.key) as share:
             stage = Extract(
                 pages,
-                ready.reader,
+                ready,
                 _publisher(workspace, claim, share),
                 progress,
-                ready.admission,
                 caps_of(settings),
                 expected.estimated,
+                expected.whole,
                 furniture=settings.headers == "keep",
                 limits=limits_of(settings),
-                transcribes=ready.transcribes,
-                verifier=ready.verifier,
-                repair={"repair": claim.key, "settings": dict(repair.options)} if repair and claim.of_repair else {},
-                first=ready.first,
-                route=ready.route,
-                ahead=ready.ahead,
+                repair={"repair": claim.key, "settings": dict(repair.options)} if repair else {},
                 model=job.engines.model_state,
             )
-            units = stepwise(share.units, job.stop)
-            await stage.run(units if expected.whole else _expecting(units, progress))
+            await stage.run(stepwise(share.units, job.stop))
         await asyncio.to_thread(take_without_units, workspace, claim)
         others = [generation for generation in found if generation not in own]
-        for line in await asyncio.to_thread(_waiting_repairs, workspace, key, others) if others else ():
-            progress.say(line)
+        for other in await asyncio.to_thread(_unfinished, workspace, key, others):
+            continued = repair_command(workspace, other)
+            progress.say(f"Generation {other.number} is a repair with other settings. To continue: {continued}")
     progress.end()
 
 
-def _waiting_repairs(workspace: Workspace, key: str, others: Sequence[Generation]) -> list[str]:
-    """Return a message for each unfinished generation that is read with other settings."""
-    done = done_units(workspace, EXTRACT, key)
-    return [
-        f"Generation {other.number} is a repair with other settings. To continue: {repair_command(workspace, other)}"
-        for other in others
-        if any(unit.id not in done for unit in units_of(workspace, other))
-    ]
+def _unfinished(workspace: Workspace, key: str, among: Sequence[Generation]) -> list[Generation]:
+    done = done_units(workspace, EXTRACT, key) if among else set()
+    return [one for one in among if any(unit.id not in done for unit in units_of(workspace, one))]
 
 
 @contextlib.asynccontextmanager
@@ -173,44 +169,22 @@ class Extract:
     """Reads and publishes units without pauses between them.
 
     The pages of the next unit enter while the last pages of the previous unit finish.
-
-    Attributes:
-        renderer: Renders pages and crops figures.
-        reader: The engine.
-        publish: Publishes the rows of a complete unit.
-        progress: Receives the status of each page.
-        admission: Bounds the bytes between renderer and engine.
-        caps: The user's limits on units, documents, and pages in progress.
-        estimated: Documents whose pages were not counted when the progress began.
-        furniture: Whether the Markdown contains running heads, feet, and page numbers.
-        limits: Limits of a page that is `ok`.
-        transcribes: Whether a model is asked for the page's own text, and answers.
-        verifier: OCR beside the model, as evidence for its text.
-        repair: The key and the settings of a repair, which each of its rows names in its attempts.
-        first: The CPU engine, if it reads each page before `reader`.
-        route: Chooses the pages that `reader` reads after `first`.
-        ahead: Bounds the bytes of pages that wait for `reader` after `first`.
-        model: Whether `reader` still has a server, if there is a `first`.
-        ocr_texts: What the OCR of `first` read, by the page's id: evidence for pages that wait for the choice of their
-            unit. Other pages are read by both at once.
     """
 
-    renderer: PartRenderer
-    reader: PageReader
-    publish: Callable[[Unit, Sequence[PageRecord]], Awaitable[None]]
-    progress: Progress
-    admission: Admission
-    caps: Caps = NO_CAPS
-    estimated: int = 0
-    furniture: bool = False
-    limits: Limits = FITTED
-    transcribes: Callable[[], bool] = lambda: False
-    verifier: Verifier | None = None
+    renderer: PartRenderer  # renders pages and crops figures
+    ready: Reading  # the reader, and what belongs to its pages
+    publish: Callable[[Unit, Sequence[PageRecord]], Awaitable[None]]  # publishes the rows of a complete unit
+    progress: Progress  # receives the status of each page
+    caps: Caps = NO_CAPS  # the user's limits on units, documents, and pages in progress
+    estimated: int = 0  # documents whose pages were not counted when the progress began
+    whole: bool = True  # whether the progress has begun with all units. If not, each unit is added to it.
+    furniture: bool = False  # whether the Markdown contains running heads, feet, and page numbers
+    limits: Limits = FITTED  # limits of a page that is `ok`
+    #: The key and the settings of a repair, which each of its rows names in its attempts.
     repair: Mapping[str, Any] = field(default_factory=dict)
-    first: PageReader | None = None
-    route: Route = field(default_factory=Route)
-    ahead: Admission | None = None
-    model: ModelState = field(default_factory=ModelState)
+    model: ModelState = field(default_factory=ModelState)  # whether the reader still has a server, in a hybrid run
+    #: What the OCR of the CPU engine read, by the page's id: evidence for pages that wait for the choice of their
+    #: unit. Other pages are read by both at once.
     ocr_texts: dict[str, OcrText] = field(default_factory=dict)
 
     async def run(self, units: AsyncIterable[Unit]) -> None:
@@ -218,13 +192,13 @@ class Extract:
         flow: Flow[Unit, PageTask, PageRecord] = Flow(
             self._read,
             self.publish,
-            self.admission,
-            Spool(RowFiles(_split, _join, _size), SPOOL_MEMORY),
+            self.ready.admission,
+            Spool(RowFiles(_images, _with_images), SPOOL_MEMORY),
             self.caps,
             lambda task: task.part.document_id,
             asyncio.Semaphore(UNITS_AT_ONCE),
             self._for_model if self._by_units else None,
-            self._read_again,
+            lambda task, before, ticket: self._read(task, ticket, before),
         )
         async with contextlib.aclosing(counted_units(units, self.renderer.count)) as counted:
             await flow.run(self._tasks(counted))
@@ -232,6 +206,8 @@ class Extract:
     async def _tasks(self, units: AsyncIterable[Unit]) -> AsyncIterator[tuple[Unit, list[PageTask]]]:
         left = self.estimated
         async for unit in units:
+            if not self.whole:
+                self.progress.correct(unit.planned, exact=True)
             if unit.estimated:
                 left -= unit.estimated
                 self.progress.correct(unit.expected - unit.planned, exact=left <= 0)
@@ -240,32 +216,23 @@ class Extract:
     @property
     def _by_units(self) -> bool:
         """Whether the pages for the model are chosen when all pages of their unit are read: a share is of a unit."""
-        return self.first is not None and self.route.share is not None
+        return self.ready.first is not None and self.ready.route.share is not None
 
-    async def _read(self, task: PageTask, ticket: Ticket) -> PageRecord:
-        record = await self.read(task, ticket)
-        if not self._by_units:
+    async def _read(self, task: PageTask, ticket: Ticket, before: PageRecord | None = None) -> PageRecord:
+        record = await self.read(task, ticket, before)
+        if before is not None or not self._by_units:
             self.progress.count(record.status)
-        return self._named(record)
-
-    def _named(self, record: PageRecord) -> PageRecord:
-        """Return the row; in a repair, its attempts name the repair."""
         if not self.repair:
             return record
         return replace(record, attempts=tuple({**attempt, **self.repair} for attempt in record.attempts))
 
     def _for_model(self, unit: Unit, rows: Sequence[PageRecord]) -> list[int]:
         """Return the positions in a unit of the pages that the model reads, and count the others as finished."""
-        chosen = self.route.chosen(unit.id, rows)
+        chosen = self.ready.route.chosen(unit.id, rows)
         for position in set(range(len(rows))).difference(chosen):
             self.progress.count(rows[position].status)
             self.ocr_texts.pop(rows[position].page_id, None)
         return chosen
-
-    async def _read_again(self, task: PageTask, before: PageRecord, ticket: Ticket) -> PageRecord:
-        record = await self.read(task, ticket, before)
-        self.progress.count(record.status)
-        return self._named(record)
 
     async def read(self, task: PageTask, ticket: Ticket, before: PageRecord | None = None) -> PageRecord:
         """Render and read one page.
@@ -280,38 +247,39 @@ class Extract:
             The row: `ok`, `degraded`, or `failed` with a reason.
         """
         part, position = task
+        ready = self.ready
         try:
             if part.reason is not None:
                 raise PageFailure(part.reason, part.detail)
             page = await self.renderer.page(part, part.pages[position])
         except PageFailure as failure:
-            return before or failed_page(part, position, failure, engine=(self.first or self.reader).name)
+            return before or failed_page(part, position, failure, engine=(ready.first or ready.reader).name)
         ticket.weigh(len(page.image.data))
         if part.again and not self.repair:  # a repair reads in another way by its settings
             page = replace(page, again=True)
-        if self.first is None:
-            return (await self._read_with(self.reader, task, page, ticket.release))[0]
+        if ready.first is None:
+            return (await self._read_with(ready.reader, task, page, ticket.release))[0]
         if before is not None:
             ocr = self.ocr_texts.pop(page.id, None)
         else:
-            before, ocr = await self._read_with(self.first, task, page, noop)
+            before, ocr = await self._read_with(ready.first, task, page, noop)
             probability = {GAIN: round(gain_probability(before), 3)}
             before = replace(before, attempts=tuple({**attempt, **probability} for attempt in before.attempts))
             if self._by_units and ocr:
                 self.ocr_texts[page.id] = ocr
-            if self._by_units or not self.route.chosen("", [before]):
+            if self._by_units or not ready.route.chosen("", [before]):
                 return before
         if ocr and page.evidence:  # evidence for the text of the model
             page = replace(page, evidence=replace(page.evidence, ocr=ocr))
         model = self.model
         if not model.lost:
-            if self.ahead is not None:  # the next page may be rendered when this one has its place in the queue
-                queued = await self.ahead.enter()
+            if ready.ahead is not None:  # the next page may be rendered when this one has its place in the queue
+                queued = await ready.ahead.enter()
                 queued.weigh(len(page.image.data))
                 ticket.release()
                 ticket = queued
             try:
-                row, _ = await self._read_with(self.reader, task, page, ticket.release)
+                row, _ = await self._read_with(ready.reader, task, page, ticket.release)
             except ServerError as error:
                 if not model.answered:
                     raise
@@ -334,10 +302,11 @@ class Extract:
         """Return the row of a rendered page by one of the readers, and what its OCR read, if it is kept as evidence."""
         part, position = task
         try:
-            if self.verifier is None or reader is not self.reader:
+            verifier = self.ready.verifier
+            if verifier is None or reader is not self.ready.reader:
                 attempt = await read_page(reader, page, self.renderer, on_dispatched)
             else:
-                page, attempt = await self._verified(page, on_dispatched, self.verifier)
+                page, attempt = await self._verified(page, on_dispatched, verifier)
             row = await finished_page(
                 part,
                 position,
@@ -346,7 +315,7 @@ class Extract:
                 self.renderer,
                 furniture=self.furniture,
                 limits=self.limits,
-                transcribed=self.transcribes(),
+                transcribed=self.ready.transcribes(),
             )
         except PageFailure as failure:
             return failed_page(part, position, failure, engine=reader.name, image=page.image), None
@@ -363,7 +332,7 @@ class Extract:
 
         await verifier.wait_for_room()
         try:
-            attempt = await read_page(self.reader, page, self.renderer, on_sent)
+            attempt = await read_page(self.ready.reader, page, self.renderer, on_sent)
             if attempt.source != "model":  # a fallback's text is that of the layer or of the same OCR
                 return page, attempt
             found, why_not = await verifier.verified(page)
@@ -390,25 +359,6 @@ def identity(renderer: Renderer, ready: Reading, settings: ReadingCommand) -> Ma
     return about
 
 
-async def _need_passwords(workspace: Workspace, key: str, own: Sequence[Generation], pages: PartRenderer) -> None:
-    """Check that encrypted documents of a retry can be opened without passwords.
-
-    `retry-failed` may have planned their pages with passwords, which are not stored.
-
-    Raises:
-        UsageError: A document still needs its password.
-    """
-    for part in await asyncio.to_thread(_once_encrypted, workspace, key, own):
-        try:
-            await pages.count(part)
-        except PageFailure as failure:  # other reasons become the rows of its pages
-            if failure.reason is Reason.ENCRYPTED:
-                raise UsageError(
-                    f"{shown(part.source)} needs the password that retry-failed used; passwords are not stored",
-                    hint="Set the same `password_file` as for retry-failed. With other passwords, its pages fail.",
-                ) from failure
-
-
 def _once_encrypted(workspace: Workspace, key: str, own: Sequence[Generation]) -> list[DocumentPart]:
     """Return the parts of unfinished retries whose documents could not be opened without a password."""
     retries = [one for one in own if any(Reason.ENCRYPTED in why for why in one.replaced.values())]
@@ -432,25 +382,13 @@ def caps_of(settings: RequestSettings) -> Caps:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Expected rows of a worker. After a retry of a finished plan, only the rows of the retry.
+    """Expected rows of a worker. After a retry of a finished plan, only the rows of the retry."""
 
-    Attributes:
-        pages: Rows, as planned or counted.
-        done: Rows that are already published.
-        estimated: Documents whose pages are not counted yet.
-        whole: Whether all units of the worker are included. If not, the stage adds each unit when the worker takes it.
-    """
-
-    pages: int
-    done: Counts
-    estimated: int = 0
+    pages: int  # rows, as planned or counted
+    done: Counts  # rows that are already published
+    estimated: int = 0  # documents whose pages are not counted yet
+    #: Whether all units of the worker are included. If not, the stage adds each unit when the worker takes it.
     whole: bool = True
-
-
-def _expected(job: Job[LeaseSettings], split: Split, key: str, own: Sequence[Generation]) -> Expected:
-    if shows_all(job, split, EXTRACT):
-        return expected_pages(job.workspace, key, split.shard, own)
-    return Expected(0, Counts(), whole=False)
 
 
 def expected_pages(
@@ -467,8 +405,12 @@ def expected_pages(
     mine: set[str] | None = None
     every = generations(workspace)
     found = every if among is None else among
-    retry = _retry_alone(workspace, key, found)
-    if shard == WHOLE and retry is None and len(found) == len(every):
+    retry: int | None = None  # the newest generation, if it is a retry and all units before it are done
+    if found and found[-1].kind is Kind.RETRY:
+        older = {generation.number for generation in found[:-1]}
+        before = sum(parse_unit_id(unit)[0] in older for unit in done_units(workspace, EXTRACT, key))
+        retry = found[-1].number if before >= sum(one.units for one in found[:-1]) else None
+    if shard.count == 1 and retry is None and len(found) == len(every):
         pages, estimated = sum(one.expected for one in found), sum(one.estimated for one in found)
     else:
         mine, pages, estimated = set(), 0, 0
@@ -484,22 +426,6 @@ def expected_pages(
         pages += correction(marker.summary)
         estimated -= int(marker.summary.extra.get(ESTIMATED, 0))
     return Expected(pages, done, estimated)
-
-
-def _retry_alone(workspace: Workspace, key: str, found: Sequence[Generation]) -> int | None:
-    """Return the number of the newest generation if it is a retry and all units before it are done, otherwise None."""
-    if not found or found[-1].kind is not Kind.RETRY:
-        return None
-    newest, older = found[-1], {generation.number for generation in found[:-1]}
-    done = {unit for unit in done_units(workspace, EXTRACT, key) if parse_unit_id(unit)[0] in older}
-    return newest.number if len(done) >= sum(one.units for one in found[:-1]) else None
-
-
-async def _expecting(units: AsyncIterator[Unit], progress: Progress) -> AsyncIterator[Unit]:
-    """Yield the units, and add the pages of each to the expected pages."""
-    async for unit in units:
-        progress.correct(unit.planned, exact=True)
-        yield unit
 
 
 # Page counts that the plan only estimated.
@@ -583,14 +509,39 @@ async def finished_page(
         transcribed: Whether a model was asked for the page's own text.
     """
     image = attempt.image or page.image
-    blocks = _named_figures(page.id, attempt.blocks)
-    figures = await _figures(blocks, image, renderer)
+    numbers = itertools.count(1)
+    blocks = tuple(
+        replace(block, figure_id=figure_id(page.id, next(numbers))) if block.kind is BlockKind.FIGURE else block
+        for block in attempt.blocks
+    )
+    pictured = [block for block in blocks if block.kind is BlockKind.FIGURE]
+    crops = await renderer.crop(image, [block.box for block in pictured]) if pictured else ()
+    figures = tuple(
+        Figure(
+            block.figure_id,
+            block.label,
+            block.box,
+            crop,
+            caption=block.caption,
+            inside=block.inside,
+            described=block.described,
+        )
+        for block, crop in zip(pictured, crops, strict=True)
+    )
     attempt, quality, ledger = await renderer.rated(page, attempt, limits, transcribed=transcribed)
     for fault, reason in ((page.damage, Reason.UNREADABLE), (page.stands_for, Reason.PLACEHOLDER)):
         if fault:
             of_page = (Status.DEGRADED, reason) if attempt.status is Status.OK else (attempt.status, attempt.reason)
             detail = "; ".join(filter(None, (fault, attempt.detail)))
             attempt = replace(attempt, status=of_page[0], reason=of_page[1], detail=detail)
+    only = {
+        "status": attempt.status.value,
+        "reason": attempt.reason.value if attempt.reason else None,
+        "source": attempt.source,
+        "tokens_in": attempt.tokens_in,
+        "tokens_out": attempt.tokens_out,
+        "seconds": round(attempt.seconds, 4),
+    }
     return PageRecord(
         page_id=page.id,
         document_id=part.document_id,
@@ -612,7 +563,7 @@ async def finished_page(
         tokens_out=attempt.tokens_out,
         seconds=attempt.seconds,
         probe=attempt.probe,
-        attempts=attempt.tries or (_summary(attempt),),
+        attempts=attempt.tries or (only,),
         notes=attempt.notes,
         quality=quality.score,
         quality_parts=quality.parts,
@@ -653,49 +604,40 @@ def failed_page(
     )
 
 
-def _named_figures(page: str, blocks: Sequence[Block]) -> tuple[Block, ...]:
-    numbers = itertools.count(1)
-    return tuple(
-        replace(block, figure_id=figure_id(page, next(numbers))) if block.kind is BlockKind.FIGURE else block
-        for block in blocks
+def better(first: PageRecord, second: PageRecord) -> PageRecord:
+    """Return the better row of a page, with the attempts and the tokens of both.
+
+    The model's row counts unless it is worse by its status, or has more unread or unsupported and is not `ok`: whether
+    both are `ok` says nothing about formulas and tables, which are a reason to ask the model.
+
+    Args:
+        first: The row of the CPU engine.
+        second: The row of the model.
+    """
+    row = second if second.status is Status.OK or gain(second, first) >= 0 else first
+    return replace(
+        row,
+        attempts=(*first.attempts, *second.attempts),
+        tokens_in=first.tokens_in + second.tokens_in,
+        tokens_out=first.tokens_out + second.tokens_out,
+        seconds=first.seconds + second.seconds,
     )
 
 
-async def _figures(blocks: Sequence[Block], image: EncodedImage, cropper: Cropper) -> tuple[Figure, ...]:
-    chosen = [block for block in blocks if block.kind is BlockKind.FIGURE]
-    if not chosen:
-        return ()
-    crops = await cropper.crop(image, [block.box for block in chosen])
-    return tuple(
-        Figure(
-            block.figure_id,
-            block.label,
-            block.box,
-            crop,
-            caption=block.caption,
-            inside=block.inside,
-            described=block.described,
-        )
-        for block, crop in zip(chosen, crops, strict=True)
-    )
-
-
-def _summary(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "status": attempt.status.value,
-        "reason": attempt.reason.value if attempt.reason else None,
-        "source": attempt.source,
-        "tokens_in": attempt.tokens_in,
-        "tokens_out": attempt.tokens_out,
-        "seconds": round(attempt.seconds, 4),
-    }
+def without_model(first: PageRecord, why: str) -> PageRecord:
+    """Return the row of the CPU engine for a page that the model should have read, and whose servers are gone."""
+    if first.status is Status.FAILED:
+        return first
+    before = f"{first.reason.value}: {first.detail}" if first.reason else first.detail
+    detail = "; ".join(filter(None, (f"the model was to read it: {why}", before)))
+    return replace(first, status=Status.DEGRADED, reason=Reason.MODEL_LOST, detail=detail)
 
 
 # The spool: a row without its images stays in memory, and the images wait in a file.
 
 
-def _images(record: PageRecord) -> list[EncodedImage]:
-    return [*([record.image] if record.image else []), *(figure.image for figure in record.figures)]
+def _images(record: PageRecord) -> list[bytes]:
+    return [*([record.image.data] if record.image else []), *(figure.image.data for figure in record.figures)]
 
 
 def _with_images(record: PageRecord, data: Sequence[bytes]) -> PageRecord:
@@ -703,23 +645,6 @@ def _with_images(record: PageRecord, data: Sequence[bytes]) -> PageRecord:
     image = replace(record.image, data=next(left)) if record.image else None
     figures = tuple(replace(figure, image=replace(figure.image, data=next(left))) for figure in record.figures)
     return replace(record, image=image, figures=figures)
-
-
-def _split(record: PageRecord) -> tuple[PageRecord, bytes]:
-    """Return the record without image data, and the data: a line with the lengths, then the bytes."""
-    data = [image.data for image in _images(record)]
-    lengths = " ".join(str(len(one)) for one in data)
-    return _with_images(record, [b""] * len(data)), b"".join((lengths.encode(), b"\n", *data))
-
-
-def _join(record: PageRecord, heavy: bytes) -> PageRecord:
-    lengths, _, rest = heavy.partition(b"\n")
-    ends = list(itertools.accumulate(map(int, lengths.split())))
-    return _with_images(record, [rest[start:end] for start, end in zip([0, *ends], ends, strict=False)])
-
-
-def _size(record: PageRecord) -> int:
-    return sum(len(image.data) for image in _images(record))
 
 
 # Publication.
@@ -768,33 +693,32 @@ async def warming_up(job: Job[ReadingCommand], command: str) -> AsyncIterator[No
             download.cancel()
             await asyncio.gather(download, return_exceptions=True)
         return
-    found = await asyncio.to_thread(generations, job.workspace)
-    if not found:
-        await _warm_up(job)
+
+    async def start() -> None:
+        model = await page_model(job.settings, job.engines, job.workspace)
+        pool = await job.engines.pool(model.profile, model=model.name, revision=model.revision)
+        await job.engines.check()
+        pool.begin()
+
+    sure = False
+
+    async def start_if_unread() -> None:  # unless all units are done or claimed by other workers
+        nonlocal sure
+        key = await asyncio.to_thread(newest_key, job.workspace, EXTRACT)
+        split = await split_of(replace(job, progress=Silent()), EXTRACT)
+        if await asyncio.to_thread(has_unclaimed, job.workspace, EXTRACT, key, split.shard):
+            sure = True
+            await start()
+
+    if not await asyncio.to_thread(generations, job.workspace):
+        await start()
         yield
         return
-    sure = asyncio.Event()
-    search = asyncio.create_task(_warm_up_if_unread(job, sure))
+    search = asyncio.create_task(start_if_unread())
     try:
         yield
-        if sure.is_set():
+        if sure:
             await search
     finally:
         search.cancel()  # Extract itself finds out
         await asyncio.gather(search, return_exceptions=True)
-
-
-async def _warm_up_if_unread(job: Job[ReadingCommand], sure: asyncio.Event) -> None:
-    """Start the servers if the plan has units that are neither done nor claimed by other workers."""
-    key = await asyncio.to_thread(newest_key, job.workspace, EXTRACT)
-    split = await split_of(replace(job, progress=Silent()), EXTRACT)
-    if await asyncio.to_thread(has_unclaimed, job.workspace, EXTRACT, key, split.shard):
-        sure.set()
-        await _warm_up(job)
-
-
-async def _warm_up(job: Job[ReadingCommand]) -> None:
-    model = await page_model(job.settings, job.engines, job.workspace)
-    pool = await job.engines.pool(model.profile, model=model.name, revision=model.revision)
-    await job.engines.check()
-    pool.begin()

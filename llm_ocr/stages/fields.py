@@ -36,8 +36,9 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import totals_of
 from llm_ocr.workspace.items import Item
 from llm_ocr.workspace.keys import ASSEMBLE, FIELDS, Claim, assembled_key, key_settings, make_newest
-from llm_ocr.workspace.publish import done_units, fields_summary, iter_markers
+from llm_ocr.workspace.publish import done_units, iter_markers
 from llm_ocr.workspace.published import choose, chosen_rows, finished_pages
+from llm_ocr.workspace.summaries import fields_summary
 
 #: Increased when a change alters results for the same answers, or the requests; part of the key.
 RESULT_VERSION = 1
@@ -244,16 +245,13 @@ def _finite(text: str) -> float:
 
 def _assembled(workspace: Workspace) -> AssembleJob:
     """Return the assembled documents. Raises `StageMissing` unless all items are assembled."""
-    key = assembled_key(workspace)
-    source = None if key is None else assemble_job(workspace, key, key_settings(workspace, ASSEMBLE, key))
-    done = done_units(workspace, ASSEMBLE, key) if key else set()
-    total = len(source.planned) if source else 0
-    missing = sum(source.planned.name(place) not in done for place in range(total)) if source else 0
-    if source is None or missing:
-        raise StageMissing(
-            f"{missing} of {total} items are not assembled" if source else f"{workspace.url} is not assembled",
-            hint=f"Run first: llm-ocr assemble -w {workspace.url}",
-        )
+    key, hint = assembled_key(workspace), f"Run first: llm-ocr assemble -w {workspace.url}"
+    if key is None:
+        raise StageMissing(f"{workspace.url} is not assembled", hint=hint)
+    source = assemble_job(workspace, key, key_settings(workspace, ASSEMBLE, key))
+    done, total = done_units(workspace, ASSEMBLE, key), len(source.planned)
+    if missing := sum(source.planned.name(place) not in done for place in range(total)):
+        raise StageMissing(f"{missing} of {total} items are not assembled", hint=hint)
     return source
 
 

@@ -8,6 +8,7 @@ import contextlib
 from collections import Counter, deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -47,28 +48,15 @@ class Admission:
 
     async def enter(self) -> "Ticket":
         """Wait for admission. An item is always admitted if no other item is being prepared."""
-        while self._count and not self._has_capacity():
+        while self._count and (
+            self._count >= self._most or (self._most_bytes is not None and self._bytes + self._mean > self._most_bytes)
+        ):
             self._left.clear()
             await self._left.wait()
         ticket = Ticket(self, self._mean)
         self._count += 1
         self._bytes += ticket.weight
         return ticket
-
-    def _has_capacity(self) -> bool:
-        if self._count >= self._most:
-            return False
-        return self._most_bytes is None or self._bytes + self._mean <= self._most_bytes
-
-    def _weighed(self, before: float, now: float) -> None:
-        self._mean += _NEWEST * (now - self._mean)
-        self._bytes += now - before
-        self._left.set()
-
-    def _leave(self, weight: float) -> None:
-        self._count -= 1
-        self._bytes -= weight
-        self._left.set()
 
 
 class Ticket:
@@ -84,14 +72,19 @@ class Ticket:
     def weigh(self, weight: int) -> None:
         """Set the item's weight in bytes."""
         if self._held:
-            self._admission._weighed(self.weight, weight)
+            admission = self._admission
+            admission._mean += _NEWEST * (weight - admission._mean)
+            admission._bytes += weight - self.weight
+            admission._left.set()
             self.weight = weight
 
     def release(self) -> None:
         """Admit the next item. Further calls have no effect."""
         if self._held:
             self._held = False
-            self._admission._leave(self.weight)
+            self._admission._count -= 1
+            self._admission._bytes -= self.weight
+            self._admission._left.set()
 
 
 # Order of the items: as given, unless a cap on documents or pages of a document delays an item.
@@ -135,7 +128,6 @@ class DocumentLimiter(Generic[ItemT]):
         self._waiting: deque[ItemT] = deque()
         self._under_way: Counter[str] = Counter()
         self._freed = asyncio.Event()
-        self._capped = caps.documents is not None or caps.pages is not None
 
     async def __aiter__(self) -> AsyncIterator[ItemT]:
         more = True
@@ -149,7 +141,12 @@ class DocumentLimiter(Generic[ItemT]):
                     more, ahead = await (ahead or self._fetch()), None
                 elif more and len(self._waiting) < LOOK_AHEAD:
                     ahead = ahead or asyncio.create_task(self._fetch())
-                    await self._freed_or(ahead)
+                    self._freed.clear()
+                    freed = asyncio.create_task(self._freed.wait())
+                    try:  # until a waiting item may be allowed, or another item was fetched
+                        await asyncio.wait({freed, ahead}, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        freed.cancel()
                     if ahead.done():
                         more, ahead = ahead.result(), None
                 else:
@@ -159,15 +156,6 @@ class DocumentLimiter(Generic[ItemT]):
             if ahead is not None:
                 ahead.cancel()
                 await asyncio.gather(ahead, return_exceptions=True)
-
-    async def _freed_or(self, ahead: asyncio.Task[bool]) -> None:
-        """Return when a waiting item may be allowed, or when another item was fetched."""
-        self._freed.clear()
-        freed = asyncio.create_task(self._freed.wait())
-        try:
-            await asyncio.wait({freed, ahead}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            freed.cancel()
 
     def repeat(self, items: Sequence[ItemT]) -> None:
         """Yield finished items again, before new ones. Called before `done` of one of them."""
@@ -189,19 +177,17 @@ class DocumentLimiter(Generic[ItemT]):
         return True
 
     def _next(self) -> ItemT | None:
+        """Return the first waiting item that the caps allow."""
+        caps, under_way = self._caps, self._under_way
         for place, item in enumerate(self._waiting):
             document = self._document(item)
-            if not self._capped or self._allowed(document):
+            pages = under_way.get(document, 0)
+            is_full = caps.documents is not None and not pages and len(under_way) >= caps.documents
+            if not is_full and (caps.pages is None or pages < caps.pages):
                 del self._waiting[place]
-                self._under_way[document] += 1
+                under_way[document] += 1
                 return item
         return None
-
-    def _allowed(self, document: str) -> bool:
-        under_way = self._under_way.get(document, 0)
-        if self._caps.pages is not None and under_way >= self._caps.pages:
-            return False
-        return under_way > 0 or self._caps.documents is None or len(self._under_way) < self._caps.documents
 
 
 # Spool: finished rows of incomplete units, in memory up to a limit and then in local files.
@@ -212,26 +198,19 @@ RowT = TypeVar("RowT")
 
 @dataclass(frozen=True, slots=True)
 class Kept(Generic[RowT]):
-    """Row in the spool; complete, or without the bytes in `file`."""
+    """Row in the spool; complete, or without its large parts, which are in `file`."""
 
     row: RowT
-    size: int
+    sizes: Sequence[int]  # bytes of each large part
     file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RowFiles(Generic[RowT]):
-    """Functions that move the large part of a row to a file and back.
+    """Functions that move the large parts of a row to a file and back."""
 
-    Attributes:
-        split: Returns the light row that stays in memory, and the bytes of the file.
-        join: Returns the complete row of a light row and the bytes.
-        size: Returns the number of bytes.
-    """
-
-    split: Callable[[RowT], tuple[RowT, bytes]]
-    join: Callable[[RowT, bytes], RowT]
-    size: Callable[[RowT], int]
+    parts: Callable[[RowT], Sequence[bytes]]  # returns the large parts
+    with_parts: Callable[[RowT, Sequence[bytes]], RowT]  # returns the row with other large parts
 
 
 @dataclass(slots=True)
@@ -240,49 +219,43 @@ class Spool(Generic[RowT]):
 
     A stuck page can keep a unit open for minutes while thousands of other pages are read. Without the spool, their
     images would accumulate in memory.
-
-    Attributes:
-        files: Moves rows to files. Without it, all rows stay in memory.
-        limit: Bytes in memory. Further rows go to files.
-        held: Bytes in memory now.
     """
 
-    files: "RowFiles[RowT] | None" = None
-    limit: int = 0
-    held: int = 0
+    files: RowFiles[RowT] | None = None  # moves rows to files. Without it, all rows stay in memory.
+    limit: int = 0  # bytes in memory. Further rows go to files.
+    held: int = 0  # bytes in memory now
     _folder: OwnFolder | None = None
     _written: int = field(default=0)
 
     async def keep(self, row: RowT) -> Kept[RowT]:
         """Store a row."""
-        files = self.files
-        if files is None:
-            return Kept(row, 0)
-        size = files.size(row)
-        if self.held + size <= self.limit:
-            self.held += size
-            return Kept(row, size)
+        parts = self.files.parts(row) if self.files else ()
+        sizes = [len(part) for part in parts]
+        if self.files is None or self.held + sum(sizes) <= self.limit:
+            self.held += sum(sizes)
+            return Kept(row, sizes)
         if self._folder is None:
             self._folder = OwnFolder("llm-ocr-spool-")
         self._written += 1
         file = self._folder.path / str(self._written)
-        light, heavy = files.split(row)
-        await asyncio.to_thread(file.write_bytes, heavy)
-        return Kept(light, size, file)
+        await asyncio.to_thread(file.write_bytes, b"".join(parts))
+        return Kept(self.files.with_parts(row, [b""] * len(parts)), sizes, file)
 
     async def take(self, kept: Sequence[Kept[RowT]]) -> list[RowT]:
         """Return the rows in this order, and forget them."""
-        self.held -= sum(one.size for one in kept if one.file is None)
+        self.held -= sum(sum(one.sizes) for one in kept if one.file is None)
         if all(one.file is None for one in kept):
             return [one.row for one in kept]
-        return await asyncio.to_thread(lambda: [self._taken(one) for one in kept])
 
-    def _taken(self, kept: Kept[RowT]) -> RowT:
-        if kept.file is None or self.files is None:
-            return kept.row
-        row = self.files.join(kept.row, kept.file.read_bytes())
-        kept.file.unlink()
-        return row
+        def taken(one: Kept[RowT]) -> RowT:
+            if one.file is None or self.files is None:
+                return one.row
+            data, ends = one.file.read_bytes(), list(accumulate(one.sizes))
+            one.file.unlink()
+            parts = [data[end - size : end] for size, end in zip(one.sizes, ends, strict=True)]
+            return self.files.with_parts(one.row, parts)
+
+        return await asyncio.to_thread(lambda: [taken(one) for one in kept])
 
     def close(self) -> None:
         """Remove the files."""
@@ -298,8 +271,6 @@ U = TypeVar("U")
 
 #: Units without items that are published at a time.
 _EMPTY = 4
-
-Work = Callable[[ItemT, Ticket], Awaitable[RowT]]
 
 
 @dataclass(slots=True)
@@ -328,29 +299,22 @@ class Flow(Generic[U, ItemT, RowT]):
 
     The items of the next unit enter while the last items of the previous unit finish. An error of `work` or `publish`
     ends the flow, so a failure of a single item must be returned as its row.
-
-    Attributes:
-        work: Returns the row of an item. It may release the ticket as soon as the next item can be prepared. The
-            ticket is always released at the end of the item.
-        publish: Publishes the rows of a complete unit.
-        admission: Bounds the items between source and engine.
-        spool: Keeps the rows of incomplete units.
-        caps: The user's limits.
-        document: Returns the id of the document of an item, for the caps.
-        publishing: Units are published inside this context. Their rows stay in the spool while they wait for it.
-        again: Returns the positions of the items of a complete unit that `rework` processes, before it is published.
-            Its rows may lack what the spool has written to files.
-        rework: Returns the new row of an item, whose complete row it receives.
     """
 
-    work: Work[ItemT, RowT]
-    publish: Callable[[U, Sequence[RowT]], Awaitable[None]]
-    admission: Admission
-    spool: Spool[RowT]
-    caps: Caps
-    document: Callable[[ItemT], str]
+    #: Returns the row of an item. It may release the ticket as soon as the next item can be prepared. The ticket is
+    #: always released at the end of the item.
+    work: Callable[[ItemT, Ticket], Awaitable[RowT]]
+    publish: Callable[[U, Sequence[RowT]], Awaitable[None]]  # publishes the rows of a complete unit
+    admission: Admission  # bounds the items between source and engine
+    spool: Spool[RowT]  # keeps the rows of incomplete units
+    caps: Caps  # the user's limits
+    document: Callable[[ItemT], str]  # returns the id of the document of an item, for the caps
+    #: Units are published inside this context. Their rows stay in the spool while they wait for it.
     publishing: contextlib.AbstractAsyncContextManager[Any] = field(default_factory=contextlib.nullcontext)
+    #: Returns the positions of the items of a complete unit that `rework` processes, before it is published. Its rows
+    #: may lack what the spool has written to files.
     again: Callable[[U, Sequence[RowT]], Sequence[int]] | None = None
+    #: Returns the new row of an item, whose complete row it receives.
     rework: Callable[[ItemT, RowT, Ticket], Awaitable[RowT]] | None = None
 
     async def run(self, units: AsyncIterable[tuple[U, Sequence[ItemT]]]) -> None:
@@ -377,22 +341,23 @@ class Flow(Generic[U, ItemT, RowT]):
         tasks: asyncio.TaskGroup,
     ) -> AsyncIterator[_Task[U, ItemT, RowT]]:
         empty = asyncio.Semaphore(_EMPTY)
+
+        async def publish_empty(unit: U) -> None:
+            try:
+                await self.publish(unit, [])
+            finally:
+                empty.release()
+
         async for unit, items in units:
             if not items:
                 await empty.acquire()
-                tasks.create_task(self._publish_empty(unit, empty))
+                tasks.create_task(publish_empty(unit))
                 continue
             if open_units is not None:
                 await open_units.acquire()
             opened: _Open[U, ItemT, RowT] = _Open(unit, {}, items, len(items))
             for position, item in enumerate(items):
                 yield _Task(opened, position, item)
-
-    async def _publish_empty(self, unit: U, empty: asyncio.Semaphore) -> None:
-        try:
-            await self.publish(unit, [])
-        finally:
-            empty.release()
 
     async def _process(
         self,

@@ -11,60 +11,42 @@ from typing import Any, Generic, TypeVar
 
 from llm_ocr.config.groups import Group
 from llm_ocr.stages import Progress
-from llm_ocr.stages.remote import Remote
-from llm_ocr.stages.servers import Engines, RemoteEngines
+from llm_ocr.stages.rendering import Remote
+from llm_ocr.stages.servers import Engines
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.status import Worked
 
 S_co = TypeVar("S_co", bound=Group, covariant=True)
-SettingsT = TypeVar("SettingsT", bound=Group)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Units that a worker processes.
-
-    Attributes:
-        units: The units.
-        mine: Whether the rows of a unit may still be published.
-        done: Called after the rows of a unit were published.
-        begun: Called with the stage key before the first unit is taken.
-    """
+    """Units that a worker processes."""
 
     units: Iterable[Unit]
-    mine: Callable[[str], bool] = lambda unit: True
-    done: Callable[[str], None] = lambda unit: None
-    begun: Callable[[str], None] = lambda key: None
+    mine: Callable[[str], bool] = lambda unit: True  # whether the rows of a unit may still be published
+    done: Callable[[str], None] = lambda unit: None  # called after the rows of a unit were published
+    begun: Callable[[str], None] = lambda key: None  # called with the stage key before the first unit is taken
 
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[S_co]):
-    """One command with its open resources.
+    """One command with its open resources."""
 
-    Attributes:
-        opened: The workspace; None if single pages are read.
-        settings: The settings of the command.
-        progress: Receives the progress.
-        engines: The models of the command.
-        remote: Remote documents.
-        given: The units to process. By default `stages.sharing` selects them.
-        stop: Returns whether no further unit may be claimed. Units in progress are finished.
-        command: The name of the command. It is stored with the settings that later commands need not repeat.
-        worked: What the command has finished, and whether it shares units with other workers.
-        run: Runs a stage: in this process, or on a cluster.
-    """
-
-    opened: Workspace | None
+    opened: Workspace | None  # None if single pages are read
     settings: S_co
     progress: Progress
-    engines: Engines
+    engines: Engines  # the models of the command
     remote: Remote
-    given: Share | None = None
+    given: Share | None = None  # the units to process. By default `stages.sharing` selects them.
+    #: Returns whether no further unit may be claimed. Units in progress are finished.
     stop: Callable[[], bool] = lambda: False
-    command: str = ""
+    command: str = ""  # the name of the command. It is stored with the settings that later commands need not repeat.
+    #: What the command has finished, and whether it shares units with other workers.
     worked: Worked = field(default_factory=Worked)
+    #: Runs a stage: in this process, or on a cluster.
     run: Callable[["Stage", "Job[Any]"], Awaitable[None]] = lambda stage, job: stage(job)
 
     @property
@@ -81,7 +63,8 @@ Stage = Callable[[Job[Any]], Awaitable[None]]
 
 def without_servers(job: Job[Any]) -> Job[Any]:
     """Return the command with models whose servers run on other machines, for keys and plans."""
-    return replace(job, engines=RemoteEngines(job.engines.engine, job.settings, Path(), job.progress.say))
+    engines = Engines(job.engines.engine, job.settings, Path(), job.progress.say, elsewhere=True)
+    return replace(job, engines=engines)
 
 
 #: Folder of server logs, below the workspace.

@@ -263,21 +263,19 @@ class Limits:
             return None
 
     def _error(self, message: str, status: RunStatus | None) -> LimitReached:
-        done = _done(status) if status else ""
+        """Return the error with the progress: `120 of 412 pages read, 3 of 12 figures described`."""
+        known: list[str] = []
+        if status is not None:
+            about = "about " if status.estimated else ""
+            known.append(f"{_ended(status.pages)} of {about}{status.pages.expected} pages read")
+            if status.figures.expected:
+                known.append(f"{_ended(status.figures)} of {status.figures.expected} figures described")
+            if status.fields.expected:
+                known.append(f"fields of {_ended(status.fields)} of {status.fields.expected} documents found")
         hint = f"{_AGAIN} with a higher `max_cost` to continue."
         if message.startswith("stopped by `max_hours`"):
             hint = f"{_AGAIN} to continue for the same time, or set a higher `max_hours`. The limit applies to one run."
-        return LimitReached("; ".join(filter(None, [message, done])), hint=hint)
-
-
-def _done(status: RunStatus) -> str:
-    """Return the progress as text: `120 of 412 pages read, 3 of 12 figures described`, and documents of Fields."""
-    about = "about " if status.estimated else ""
-    pages = f"{_ended(status.pages)} of {about}{status.pages.expected} pages read"
-    figures = f"{_ended(status.figures)} of {status.figures.expected} figures described"
-    fields = f"fields of {_ended(status.fields)} of {status.fields.expected} documents found"
-    known = [pages, *([figures] if status.figures.expected else []), *([fields] if status.fields.expected else [])]
-    return ", ".join(known)
+        return LimitReached("; ".join(filter(None, [message, ", ".join(known)])), hint=hint)
 
 
 def _ended(counts: Counts) -> int:

@@ -44,10 +44,6 @@ def run_blocking(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(_guarded(main))
-    return _in_thread(main)
-
-
-def _in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     outcome: list[T] = []
     errors: list[BaseException] = []
     loop = asyncio.new_event_loop()
@@ -111,17 +107,10 @@ def _disk_full(error: BaseException) -> StorageError | None:
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the error of a group to show: the first of this library, otherwise the first."""
-    leaves = list(_leaves(group))
-    ours = [error for error in leaves if isinstance(error, LlmOcrError)]
-    return (ours or leaves)[0]
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
+    error: BaseException = group.subgroup(LlmOcrError) or group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 @contextlib.contextmanager

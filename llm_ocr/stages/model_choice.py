@@ -7,12 +7,13 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from llm_ocr.config.groups import (
     SERVER,
+    Group,
     ModelSettings,
     RaySettings,
     ServerSettings,
@@ -27,14 +28,15 @@ from llm_ocr.models.profile import Profile
 from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.profiles.shared import follows_instructions
 from llm_ocr.models.registry import all_profiles, find_profile, profile_from, served_profile
-from llm_ocr.stages.job import SettingsT
 from llm_ocr.stages.servers import Engines, server_key
-from llm_ocr.stages.stored_weights import content_of, on_store
+from llm_ocr.stages.start_checks import content_of, on_store
 from llm_ocr.storage.hf.client import no_answer
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, used_settings
 
 _log = logging.getLogger(__name__)
+
+SettingsT = TypeVar("SettingsT", bound=Group)
 
 #: Seconds that the request for a model's newest commit may take.
 _HUB_TIMEOUT = 20.0
@@ -44,32 +46,18 @@ _MODES = {"layout-all": ("layout",), "ocr": ("text", "markdown")}
 
 
 @dataclass(frozen=True, slots=True)
-class ModelChoice:
-    """A profile and the weights to load.
-
-    Attributes:
-        profile: The profile.
-        name: A model id, a folder, or the URL of a store.
-        chosen: The user's choices that change answers or their parsing and that no other setting contains, for keys.
-    """
+class Model:
+    """A profile and the weights to load."""
 
     profile: Profile
-    name: str
+    name: str  # a model id, a folder, or the URL of a store
+    #: The user's choices that change answers or their parsing and that no other setting contains, for keys.
     chosen: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Model(ModelChoice):
-    """A profile and weights at a commit.
-
-    Attributes:
-        revision: The commit; None if it is unknown or the model is a folder. For a store, a hash of the files.
-    """
-
+    #: The commit; None before it is chosen (`pinned`), if it is unknown, and for a folder. For a store, a hash.
     revision: str | None = None
 
 
-def model_choice(settings: WhichModel) -> ModelChoice:
+def model_choice(settings: WhichModel) -> Model:
     """Return the model that reads pages. Raises `UsageError` if the name is ambiguous or unknown."""
     # A command without a prompt setting reads no pages.
     own_prompt = not isinstance(settings, ModelSettings) or settings.prompt is not None
@@ -80,7 +68,7 @@ def model_choice(settings: WhichModel) -> ModelChoice:
     return _with_template(asked, settings.chat_template)
 
 
-def instructed_model(settings: FieldsSettings, engine: str) -> ModelChoice:
+def instructed_model(settings: FieldsSettings, engine: str) -> Model:
     """Return the model that is asked for fields.
 
     Raises:
@@ -153,7 +141,7 @@ def named_model(
     own_prompt: bool,
     parser: str | None = None,
     served: bool = False,
-) -> ModelChoice:
+) -> Model:
     """Return the profile and the weights of a model.
 
     Args:
@@ -172,7 +160,7 @@ def named_model(
     chosen: dict[str, Any] = {}
     if of_user or parser is not None:
         chosen["parsers"] = {mode: one.__name__ for mode, one in sorted(profile.parsers.items())}
-    return ModelChoice(profile, weights or profile.model, chosen)
+    return Model(profile, weights or profile.model, chosen)
 
 
 def mode_of(profile: Profile, name: str | None) -> str | None:
@@ -183,13 +171,13 @@ def mode_of(profile: Profile, name: str | None) -> str | None:
     return next((mode for mode in meant if mode in profile.prompts), name)
 
 
-async def pinned(settings: VllmSettings, engines: Engines, asked: ModelChoice, revision: str | None) -> Model:
+async def pinned(settings: VllmSettings, engines: Engines, asked: Model, revision: str | None) -> Model:
     """Return the model at the requested commit, at that of the profile, or at the newest, which is then recorded."""
     name = asked.name
     commit = revision or (asked.profile.revision if name == asked.profile.model else None)
     if commit is None and engines.engine != SERVER:
         commit = await commit_now(settings, engines, name)
-    return Model(asked.profile, name, asked.chosen, commit)
+    return replace(asked, revision=commit)
 
 
 async def commit_now(settings: VllmSettings, engines: Engines, name: str) -> str | None:
@@ -237,9 +225,17 @@ def _profile(name: str, *, own_prompt: bool, parser: str | None, served: bool) -
         return find_profile(name), {}
     except UsageError as error:
         if not own_prompt:
-            raise UsageError(
-                f"{error.args[0]}, and `prompt` is missing", hint=_without_profile(name, error.hint)
-            ) from None
+            tail = name.rstrip("/").rpartition("/")[2].casefold()
+            like = [
+                one
+                for one in all_profiles()
+                if tail in (one.name, one.model.rpartition("/")[2].casefold(), *one.aliases)
+            ]
+            needs = "A model without a profile needs `prompt`, and `parser` for answers that are not Markdown."
+            hint = (
+                f"If it is that model: `model={like[0].name}` and `weights={name}`" if like else f"{needs} {error.hint}"
+            )
+            raise UsageError(f"{error.args[0]}, and `prompt` is missing", hint=hint) from None
         if not (served or on_store(name) or "/" in name or Path(name).is_dir()):
             place = (
                 "With `prompt`, a model is OWNER/NAME on the Hub, a folder, an s3:// or gs:// URL, or any name of a "
@@ -247,15 +243,6 @@ def _profile(name: str, *, own_prompt: bool, parser: str | None, served: bool) -
             )
             raise UsageError(error.args[0], hint=f"{place} {error.hint}") from None
     return generic(name, parser=parser or "plain"), {"generic": True}
-
-
-def _without_profile(name: str, hint: str) -> str:
-    """Return a hint for a model without a profile."""
-    tail = name.rstrip("/").rpartition("/")[2].casefold()
-    like = [one for one in all_profiles() if tail in (one.name, one.model.rpartition("/")[2].casefold(), *one.aliases)]
-    if like:
-        return f"If it is that model: `model={like[0].name}` and `weights={name}`"
-    return f"A model without a profile needs `prompt`, and `parser` for answers that are not Markdown. {hint}"
 
 
 def _read(path: str) -> Mapping[str, Any]:
@@ -274,7 +261,7 @@ def _read(path: str) -> Mapping[str, Any]:
     return values
 
 
-def _with_template(asked: ModelChoice, path: str | None) -> ModelChoice:
+def _with_template(asked: Model, path: str | None) -> Model:
     """Add the user's chat template for a server that we start."""
     if path is None:
         return asked

@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from llm_ocr.config.groups import HybridSettings
+from llm_ocr.config.groups import FilterSettings, HybridSettings
 from llm_ocr.config.models import PlanSettings
+from llm_ocr.documents.filters import FilterOptions, Filters, Languages
 from llm_ocr.documents.manifests import SourceDocument, parse_pages
 from llm_ocr.documents.remote import shown
 from llm_ocr.documents.rendering import Renderer
@@ -18,22 +19,19 @@ from llm_ocr.engines.vlm.reader import SOURCE
 from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.plugins import ENGINES
 from llm_ocr.stages import Progress, Silent
-from llm_ocr.stages.counting import PageCounter
+from llm_ocr.stages.counting import CountOptions, PageCounter, counted
 from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, choose_engine, pages_per_unit
-from llm_ocr.stages.filtering import check_filters, filter_options, filtering
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import run_blocking
-from llm_ocr.stages.page_estimates import CountOptions, counted
-from llm_ocr.stages.remote import Remote, dataset_options, remote_options
-from llm_ocr.stages.rendering import passwords, render_options
+from llm_ocr.stages.rendering import Remote, dataset_options, passwords, remote_options, render_options
 from llm_ocr.stages.servers import Engines
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Filtered, filtered_text, generations, read_units
+from llm_ocr.workspace.generations import filtered_text, generations, read_units
 from llm_ocr.workspace.keys import need_same_version
-from llm_ocr.workspace.plan import PlanResult, plan_stream
+from llm_ocr.workspace.plan import KnownFiltered, Planner, PlanResult
 from llm_ocr.workspace.planned import DiskDict
 from llm_ocr.workspace.stored import workspace_options
 
@@ -70,21 +68,30 @@ async def find(settings: PlanSettings, command: str) -> Found | None:
         except UsageError as error:
             raise UsageError(f"`pages={settings.pages}`: {error.args[0]}", hint=error.hint) from None
     if settings.sources or settings.dataset is not None:
-        await check_filters(settings)
+        options = filter_options(settings)
+        if options.languages:
+            async with Languages(options.languages, confined=settings.confinement != "off") as languages:
+                await languages.check()
         return await asyncio.to_thread(_found, settings)
-    chosen = [f"`{name}`" for name in _SELECTION if _is_flag(settings, name)]
+    chosen = [f"`{name}`" for name in _SELECTION if settings.origins.get(name, "").startswith("flag ")]
     if chosen:
         raise UsageError(
             f"{', '.join(chosen)}: no source to select from",
             hint="The existing plan of the workspace is used unchanged. Name the sources, or remove the setting.",
         )
-    if command != "extract":
-        await asyncio.to_thread(_need_workspace, str(settings.workspace), workspace_options(settings))
+    if command != "extract" and (missing := await asyncio.to_thread(_no_workspace, settings)):
+        raise UsageError(f"no source, and {missing.args[0]}", hint=_NAME_SOURCES) from missing
     return None
 
 
-def _is_flag(settings: PlanSettings, name: str) -> bool:
-    return settings.origins.get(name, "").startswith("flag ")
+def filter_options(settings: FilterSettings) -> FilterOptions:
+    """Return the filters that the settings turn on."""
+    return FilterOptions(
+        languages=tuple(sorted({code.lower() for code in settings.filter_language})),
+        forms=settings.filter_forms,
+        spam=settings.filter_spam,
+        blank=settings.filter_blank,
+    )
 
 
 def _found(settings: PlanSettings) -> Found:
@@ -106,13 +113,15 @@ def _found(settings: PlanSettings) -> Found:
     return replace(found, documents=sampled(found.documents, settings.sample, settings.seed))
 
 
-def _need_workspace(url: str, options: StoreOptions) -> None:
+def _no_workspace(settings: PlanSettings) -> WorkspaceError | None:
+    """Return why there is no workspace; None if there is one. Raises `WorkspaceMismatch`."""
     try:
-        Workspace.open(url, options=options)
+        Workspace.open(str(settings.workspace), options=workspace_options(settings))
     except WorkspaceMismatch:
         raise
     except WorkspaceError as error:
-        raise UsageError(f"no source, and {error.args[0]}", hint=_NAME_SOURCES) from error
+        return error
+    return None
 
 
 async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -> PlanResult:
@@ -134,29 +143,37 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
     least = LEAST_PER_LOCAL_UNIT if isinstance(workspace.store, LocalStore) else LEAST_PER_UNIT
     # A share for the model is of the pages of a unit, so units of few pages would not have it.
     by_share = isinstance(settings, HybridSettings) and settings.model_share is not None
-    filters = filter_options(settings)
+    chosen = filter_options(settings)
     # Filters open every document, so the pages are counted exactly.
-    options = CountOptions("exact" if filters.any else settings.count_pages, unit_size)
+    options = CountOptions("exact" if chosen.any else settings.count_pages, unit_size)
+    filters = left_out = None
     async with contextlib.AsyncExitStack() as stack:
         totals = stack.enter_context(await asyncio.to_thread(known_totals, workspace))
         renderer = await stack.enter_async_context(Renderer(render_options(settings, secrets)))
-        active = await filtering(settings, workspace, renderer, job.remote, stack)
-        counter = PageCounter(renderer, job.remote, ranges, settings.max_pages_per_document, totals, active)
+        if chosen.any:
+            before = await asyncio.to_thread(generations, workspace)
+            left_out = await asyncio.to_thread(KnownFiltered.of, workspace, before, chosen.identity())
+            stack.callback(left_out.close)
+            confined = settings.confinement != "off"
+            filters = await stack.enter_async_context(Filters(renderer, chosen, confined=confined))
+        most = settings.max_pages_per_document
+        counter = PageCounter(renderer, job.remote, ranges, most, totals, filters, left_out)
         documents = await stack.enter_async_context(contextlib.aclosing(counted(found.documents, counter, options)))
-        result = await plan_stream(
-            workspace,
-            documents,
-            pages_per_unit=unit_size,
-            least_per_unit=None if settings.pages_per_unit or by_share else least,
-            skipped=found.skipped,
-            filters=filters.identity(),
-            dry_run=dry_run,
-        )
+        least_per_unit = None if settings.pages_per_unit or by_share else least
+        planner = stack.enter_context(Planner(workspace, unit_size, least_per_unit, chosen.identity()))
+        async for document in documents:
+            planner.add(document)
+        result = await asyncio.to_thread(planner.finish, found.skipped, dry_run=dry_run)
     if found.own_results:
         job.progress.say(f"Skipped {own_results_text(found.own_results)}")
     _report(result, dict(found.skipped), job.progress)
-    if active is not None:
-        _report_filtered(None if dry_run else result.filtered, active.message(), job.progress)
+    filtered = None if dry_run else result.filtered
+    if filters is not None and filtered is not None and filtered.counts:
+        examples = [f"{one['source']} ({one['reason']}: {one['detail']})" for one in filtered.examples[:_NAMED]]
+        more = ", ..." if sum(filtered.counts.values()) > len(examples) else ""
+        job.progress.say(f"{filtered_text(filtered.counts)}; {', '.join(examples)}{more}")
+    if filters is not None and (message := filters.said()):
+        job.progress.say(message)
     return result
 
 
@@ -194,15 +211,6 @@ def _report(result: PlanResult, skipped: dict[str, int], progress: Progress) -> 
         )
 
 
-def _report_filtered(filtered: Filtered | None, message: str, progress: Progress) -> None:
-    if filtered is not None and filtered.counts:
-        named = [f"{one['source']} ({one['reason']}: {one['detail']})" for one in filtered.examples[:_NAMED]]
-        more = ", ..." if sum(filtered.counts.values()) > len(named) else ""
-        progress.say(f"{filtered_text(filtered.counts)}; {', '.join(named)}{more}")
-    if message:
-        progress.say(message)
-
-
 async def need_plan(workspace: Workspace, command: str) -> None:
     """Check that the workspace has a plan.
 
@@ -222,31 +230,8 @@ async def need_plan(workspace: Workspace, command: str) -> None:
 # A dry run.
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """A generation that would be written.
-
-    Attributes:
-        documents: New documents.
-        pages: Their pages.
-        units: Units of the new pages.
-        estimated: Whether pages are estimated from the sizes of documents.
-        known: Documents that the plan already contains. The other counts exclude them.
-        filtered: Filtered documents by cause, as in `workspace.generations`.
-        examples: Filtered documents: source, reason, detail.
-    """
-
-    documents: int
-    pages: int
-    units: int
-    estimated: bool
-    known: int
-    filtered: Mapping[str, int]
-    examples: tuple[Mapping[str, str], ...]
-
-
-def preview(settings: PlanSettings, progress: Progress | None = None) -> Preview:
-    """Return the generation that `plan` would add. Raises the errors of `find` and `plan`.
+def preview(settings: PlanSettings, progress: Progress | None = None) -> PlanResult:
+    """Return the result that `plan` would have. Raises the errors of `find` and `plan`.
 
     The workspace need not exist.
     """
@@ -254,42 +239,18 @@ def preview(settings: PlanSettings, progress: Progress | None = None) -> Preview
     return run_blocking(lambda: _preview(settings, engine, progress or Silent()))
 
 
-async def _preview(settings: PlanSettings, engine: str, progress: Progress) -> Preview:
+async def _preview(settings: PlanSettings, engine: str, progress: Progress) -> PlanResult:
     found = await find(settings, "plan")
     if found is None:
         raise UsageError("no source to count", hint=_NAME_SOURCES)
     remote = Remote(settings)
-    try:
-        with _workspace(settings) as (workspace, folder):
-            job = Job(workspace, settings, progress, Engines(engine, settings, folder, progress.say), remote)
-            return _of(await plan(job, found, dry_run=True))
-    finally:
-        await remote.close()
-
-
-@contextlib.contextmanager
-def _workspace(settings: PlanSettings) -> Iterator[tuple[Workspace, Path]]:
-    """Open the workspace, or an empty temporary workspace; yield it with a temporary folder."""
-    with tempfile.TemporaryDirectory(prefix="llm-ocr-") as name:
-        folder = Path(name)
+    missing = await asyncio.to_thread(_no_workspace, settings)
+    with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
+        url = str(Path(folder) / "workspace") if missing else str(settings.workspace)
+        options = StoreOptions() if missing else workspace_options(settings)
         try:
-            opened = Workspace.open(str(settings.workspace), options=workspace_options(settings))
-        except WorkspaceMismatch:
-            raise
-        except WorkspaceError:
-            opened = Workspace.open(str(folder / "workspace"), create=True)
-        with opened as workspace:
-            yield workspace, folder
-
-
-def _of(result: PlanResult) -> Preview:
-    made, filtered = result.generation, result.filtered
-    return Preview(
-        documents=made.documents if made else 0,
-        pages=made.expected if made else 0,
-        units=made.units if made else 0,
-        estimated=bool(made and made.estimated),
-        known=result.known,
-        filtered=filtered.counts if filtered else {},
-        examples=filtered.examples if filtered else (),
-    )
+            with Workspace.open(url, create=missing is not None, options=options) as workspace:
+                engines = Engines(engine, settings, Path(folder), progress.say)
+                return await plan(Job(workspace, settings, progress, engines, remote), found, dry_run=True)
+        finally:
+            await remote.close()

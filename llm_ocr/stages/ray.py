@@ -34,7 +34,7 @@ from llm_ocr.documents.remote import is_remote
 from llm_ocr.engines import Load
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.scheduling.follow import Published
-from llm_ocr.scheduling.leases import DEFAULT_SECONDS, LEASE, Claim, Leases, is_lease, lease_options
+from llm_ocr.scheduling.leases import DEFAULT_SECONDS, LEASE, Claim, LeaseOptions, Leases, is_lease
 from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.scheduling.shards import Shard
 from llm_ocr.stages import Progress, Silent
@@ -43,8 +43,7 @@ from llm_ocr.stages.extract import Expected, expected_pages, extract
 from llm_ocr.stages.job import Job, Share, Stage, log_folder, without_servers, worker_name
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.recording import Recorded
-from llm_ocr.stages.remote import Remote
-from llm_ocr.stages.rendering import passwords
+from llm_ocr.stages.rendering import Remote, passwords
 from llm_ocr.stages.servers import Engines, server_key
 from llm_ocr.stages.sharing import Split, copy_markers, pages_stage, sharing
 from llm_ocr.storage.local import LocalStore
@@ -53,8 +52,9 @@ from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.generations import Generation, generations
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key, required_key
-from llm_ocr.workspace.publish import ESTIMATED, Marker, correction, done_units, iter_markers, standing_marker
+from llm_ocr.workspace.publish import done_units, iter_markers, standing_marker
 from llm_ocr.workspace.stored import workspace_options
+from llm_ocr.workspace.summaries import ESTIMATED, correction
 
 LOCAL = "local"
 _STAGES: dict[str, Stage] = {EXTRACT: extract, DESCRIBE: describe}
@@ -109,19 +109,12 @@ class Work:
 
 @dataclass(unsafe_hash=True)
 class Failure(Exception):
-    """Failure of a worker.
-
-    Attributes:
-        message: The error.
-        hint: What the user can do.
-        everywhere: Whether other workers would fail in the same way.
-        ours: Whether the library raised the error on purpose.
-    """
+    """Failure of a worker."""
 
     message: str
-    hint: str = ""
-    everywhere: bool = False
-    ours: bool = False
+    hint: str = ""  # what the user can do
+    everywhere: bool = False  # whether other workers would fail in the same way
+    ours: bool = False  # whether the library raised the error on purpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +208,15 @@ class Worker(Silent):
             own = await stack.enter_async_context(sharing(quiet, work.split, work.stage, work.published))
             found = await asyncio.to_thread(_read_with, workspace, work.stage, work.published, work.key)
             units = own.take(PlannedUnits(workspace, found))
-            await _STAGES[work.stage](replace(job, given=Share(units, own.mine, own.done, self._begun)))
-        await asyncio.to_thread(workspace.flush)
 
-    def _begun(self, key: str) -> None:
-        if key != self._work.key:
-            what = f"{platform.node()} would make other results than the driver (key {key}, not {self._work.key})"
-            raise WorkspaceMismatch(what, hint=_EVERY_MACHINE)
+            def begun(key: str) -> None:
+                if key != work.key:
+                    node = platform.node()
+                    what = f"{node} would make other results than the driver (key {key}, not {work.key})"
+                    raise WorkspaceMismatch(what, hint=_EVERY_MACHINE)
+
+            await _STAGES[work.stage](replace(job, given=Share(units, own.mine, own.done, begun)))
+        await asyncio.to_thread(workspace.flush)
 
 
 def _opened(work: Work) -> Workspace:
@@ -312,7 +307,7 @@ class Crew:
         published = Published(store, units, work.stage, work.published)
         await asyncio.to_thread(lambda: list(iter(published.look, [])))  # of earlier runs
         seconds = work.settings.lease_seconds or DEFAULT_SECONDS
-        options = lease_options(self._workspace.url, seconds, "the driver of Ray")
+        options = LeaseOptions(seconds, "the driver of Ray", self._workspace.url)
         with Leases(store, work.stage, work.published, options) as kept:
             await self._round(self._size.workers, published, units, kept)
             while self._suspects:
@@ -348,13 +343,10 @@ class Crew:
     async def _count(self, published: Published, units: PlannedUnits) -> None:
         """Pass the rows of the newly published units on to the progress."""
         work = self._work
-
-        def news() -> list[Marker]:
-            names = [units.name(place) for found in iter(published.look, []) for place in found]
-            find = partial(standing_marker, self._workspace, work.stage, work.published)
-            return list(read_ahead(find, names, "markers"))
-
-        for marker in await asyncio.to_thread(news):
+        find = partial(standing_marker, self._workspace, work.stage, work.published)
+        found = await asyncio.to_thread(lambda: [place for places in iter(published.look, []) for place in places])
+        names = [units.name(place) for place in found]
+        for marker in await asyncio.to_thread(lambda: list(read_ahead(find, names, "markers"))):
             counts = marker.counts if work.stage == EXTRACT else marker.figures
             numbers = {Status.OK: counts.ok, Status.DEGRADED: counts.degraded, Status.FAILED: counts.failed}
             for status in Counter(numbers).elements():

@@ -1,8 +1,9 @@
-"""Open the readers of pages and figures that the settings choose."""
+"""Open the readers of pages and figures that the settings choose, and OCR that verifies the text of a model."""
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,35 +14,32 @@ from llm_ocr.config.groups import (
     SERVER,
     DescribeGroup,
     EmbeddedSettings,
-    Group,
-    ModelSettings,
 )
 from llm_ocr.config.models import FigureCommand, PlanSettings, ReadingCommand, RepairSettings
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import EngineOptions, FigureReader, LanguageModel, LocalReader, PageReader
+from llm_ocr.engines.slices import Cropper, slices_of
 from llm_ocr.engines.vllm.sizing import gpus
 from llm_ocr.engines.vlm.figures import ModelFigureReader
 from llm_ocr.engines.vlm.reader import ModelReader
 from llm_ocr.engines.vlm.requests import DescribeOptions, QualityRule, ReadOptions
-from llm_ocr.errors import UsageError, install_command
+from llm_ocr.errors import PageFailure, UsageError, install_command
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles
 from llm_ocr.plugins import ENGINES
 from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import Limits
-from llm_ocr.results.routing import THRESHOLD
+from llm_ocr.results.quality.text_layer import is_true
+from llm_ocr.results.routing import THRESHOLD, gain_probability
 from llm_ocr.stages.engine_choice import figure_labels
 from llm_ocr.stages.flow import Admission
-from llm_ocr.stages.hybrid import Route
 from llm_ocr.stages.job import Job
-from llm_ocr.stages.model_choice import Model, commit_now, known_revision, mode_of, named_model, page_model, pinned
+from llm_ocr.stages.model_choice import commit_now, known_revision, mode_of, named_model, page_model, pinned
 from llm_ocr.stages.rendering import PartRenderer
-from llm_ocr.stages.verifying import Verifier, verifying_workers
-from llm_ocr.workspace import Workspace
+from llm_ocr.types import Attempt, Box, OcrText, Page, PageRecord, Status
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, used_settings
 
 if TYPE_CHECKING:
-    from llm_ocr.engines.pool.pool import ServerPool
     from llm_ocr.engines.regions.detection import Detector
     from llm_ocr.engines.regions.reader import LayoutReader
 
@@ -111,6 +109,8 @@ async def ocr_language(
         stop.set()  # a canceled download ends its thread
 
 
+#: Bytes of page images that wait for OCR above which new requests wait: 150 to 400 pages, minutes of a process.
+MOST_WAITING = 64 << 20
 #: Bytes of rendered pages that may wait for the server: seconds of work for most GPUs.
 AHEAD = 8 << 20
 #: Bytes of a page in a layout detector.
@@ -121,38 +121,142 @@ MOST_AHEAD = 512
 READ_AHEAD = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A page reader, and what belongs to its pages.
+class Verifier:
+    """OCR of pages that a model reads, as evidence for their text. `close()` ends its processes.
 
-    Attributes:
-        reader: The reader.
-        admission: Admission of its pages.
-        transcribes: Whether a model is asked for the pages' own text; see `rated`.
-        verifier: OCR that verifies the text, if asked.
-        first: The CPU engine, which reads each page before `reader` with the engine `hybrid`.
-        route: Chooses the pages that `reader` reads after `first`.
-        ahead: Admission of the pages that `first` has read, and that wait for `reader`.
+    OCR of a page starts when its request is sent, and the page's row waits for it. Requests never wait for OCR while
+    the images that OCR has not read yet have less than `MOST_WAITING` bytes together. From there on, pages wait before
+    their first request. Pages whose layer is true are not read.
+
+    Args:
+        reader: The CPU engine, which no other part uses: fallbacks must not wait for OCR.
+        cropper: Cuts tall pages into slices.
+        most_waiting: Bytes of waiting images.
     """
 
-    reader: PageReader
-    admission: Admission
-    transcribes: Callable[[], bool] = lambda: False
-    verifier: Verifier | None = None
-    first: PageReader | None = None
-    route: Route = field(default_factory=Route)
-    ahead: Admission | None = None
+    def __init__(self, reader: LocalReader, cropper: Cropper, most_waiting: int = MOST_WAITING) -> None:
+        self._reader = reader
+        self._cropper = cropper
+        self._most_waiting = most_waiting
+        self._waiting = 0
+        self._read = asyncio.Event()
+        self._tasks: dict[int, asyncio.Task[OcrText]] = {}  # by the page object: sessions read pages of one id
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return what changes the evidence, as JSON values for the stage's key."""
+        version = ENGINES.get(self._reader.name).result_version
+        return {"result_version": version, **self._reader.ocr_models()}
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of the images that OCR has not read yet."""
+        return self._waiting
+
+    async def wait_for_room(self) -> None:
+        """Return when fewer bytes wait than the limit."""
+        while self._waiting >= self._most_waiting:
+            self._read.clear()
+            await self._read.wait()
+
+    def begin(self, page: Page) -> None:
+        """Start the OCR of a page whose request is sent.
+
+        A page with a true layer needs none, and neither does one that OCR has read before.
+        """
+        evidence = page.evidence
+        if id(page) in self._tasks or evidence is None or evidence.undrawn or evidence.ocr:
+            return
+        if is_true(evidence, Attempt("", "model", Status.OK)):
+            return
+        self._waiting += len(page.image.data)
+        task = self._tasks[id(page)] = asyncio.create_task(self._ocr_text(page))
+        task.add_done_callback(lambda done: self._done(done, len(page.image.data)))
+
+    def _done(self, task: asyncio.Task[OcrText], size: int) -> None:
+        self._waiting -= size
+        self._read.set()
+        if not task.cancelled():
+            task.exception()  # consumed, also if the page fails before it is asked for
+
+    async def _ocr_text(self, page: Page) -> OcrText:
+        """Read a page, in slices if it is tall: small letters of a tall page are too small as a whole."""
+        if not page.slice_height:
+            return await self._reader.ocr_text(page)
+        boxes = slices_of(page)
+        images = await self._cropper.crop(page.image, boxes)
+        parts = await asyncio.gather(*(self._reader.ocr_text(replace(page, image=image)) for image in images))
+        lines = []
+        for slice_box, part in zip(boxes, parts, strict=True):
+            for line in part.lines:
+                top, bottom = (slice_box.y0 + side * slice_box.height for side in (line.box.y0, line.box.y1))
+                lines.append(replace(line, box=Box(line.box.x0, top, line.box.x1, bottom), boxes=()))
+        return OcrText(tuple(lines), parts[0].scripts)
+
+    async def verified(self, page: Page) -> tuple[Page, str]:
+        """Return the page with the text of OCR as evidence, or unchanged, and the reason if OCR failed."""
+        task = self._tasks.get(id(page))
+        if task is None or page.evidence is None:
+            return page, ""
+        try:
+            text = await asyncio.shield(task)
+        except PageFailure as failure:  # no fault of the page
+            return page, f"the text was not compared with OCR: {failure.why}"
+        return replace(page, evidence=replace(page.evidence, ocr=text)), ""
+
+    def forget(self, page: Page) -> None:
+        """Drop the text of a page whose row is complete. The OCR of a page that failed stops."""
+        if task := self._tasks.pop(id(page), None):
+            task.cancel()
+
+    async def close(self) -> None:
+        """End the processes."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Choice of the pages that a model reads."""
+
+    threshold: float = THRESHOLD  # least probability that the model's answer is better
+    share: float | None = None  # largest share of the pages of a unit; None: all pages from the threshold on
+
+    def chosen(self, unit: str, rows: Sequence[PageRecord]) -> list[int]:
+        """Return the positions of the pages for the model, those with the highest probabilities first.
+
+        Args:
+            unit: Id of the unit. It decides whether a part of a page is rounded up or down, so that many small units
+                have the share together, and a unit that is read twice has the same pages.
+            rows: The rows of the unit's pages by the CPU engine.
+        """
+        probabilities = [gain_probability(row) for row in rows]
+        found = [place for place, probability in enumerate(probabilities) if probability >= self.threshold]
+        found.sort(key=lambda place: -probabilities[place])
+        if self.share is None:
+            return found
+        return found[: int(self.share * len(rows) + zlib.crc32(unit.encode()) / 2**32)]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A page reader, and what belongs to its pages."""
+
+    reader: PageReader  # the reader
+    admission: Admission  # admission of its pages
+    transcribes: Callable[[], bool] = lambda: False  # whether a model is asked for the pages' own text; see `rated`
+    verifier: Verifier | None = None  # OCR that verifies the text, if asked
+    first: PageReader | None = None  # the CPU engine, which reads each page before `reader` with the engine `hybrid`
+    route: Route = field(default_factory=Route)  # chooses the pages that `reader` reads after `first`
+    ahead: Admission | None = None  # admission of the pages that `first` has read, and that wait for `reader`
 
     async def close(self) -> None:
         """Close the readers and the verifier."""
         for part in (self.reader, self.verifier, self.first):
             if part is not None:
                 await part.close()
-
-
-def _asks_for_text(settings: ReadingCommand, chosen: Mapping[str, Any]) -> bool:
-    """Return whether a model is asked for a page's own text: in a known profile's first mode, with its own prompts."""
-    return settings.prompt is None and settings.mode is None and not settings.region_task and not chosen
 
 
 def limits_of(settings: ReadingCommand) -> Limits:
@@ -193,7 +297,10 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     has_ocr = settings.fallback == "embedded"
     embedded = first or embedded_reader(settings, ocr=has_ocr, background=True, language=language if has_ocr else None)
     fallback = None if hybrid or settings.fallback == "none" else embedded
-    inspector = embedded if _needs_inspection(settings) else None
+    if settings.rotate == "probe" and (missing := ENGINES.get(EMBEDDED).missing()):
+        raise missing
+    inspects = settings.rotate == "probe" or settings.anchor_text > 0 or settings.figures_from in ("auto", "page")
+    inspector = embedded if inspects else None
     limits = limits_of(settings)
     asked: dict[str, float] = {"min_quality": limits.min_quality} if limits.min_quality else {}
     for name, limit in (("max_unread", limits.max_unread), ("max_unsupported", limits.max_unsupported)):
@@ -201,17 +308,18 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     tools = PartRenderer(renderer, job.remote)
     verifier = None
     if settings.verify == "ocr":
-        workers = verifying_workers(settings.ocr_workers)
+        workers = settings.ocr_workers or max(1, cores() // 2)  # the others are for the model's pages
         verifier = Verifier(embedded_reader(settings, background=True, workers=workers, language=language), tools)
     judged = {**asked, "version": VERSION}
     rule = QualityRule(limits.judge, judged, verifier.verified if verifier else None) if asked else None
     reader = ModelReader(pool, model.profile, tools, options, fallback, inspector, rule)
     layout = await by_regions(job, tools, reader)
     detected = 0 if layout is None else layout.detector.parallel * DETECTED
-    own_text = _asks_for_text(settings, model.chosen)
+    # A model is asked for a page's own text in a known profile's first mode, with its own prompts.
+    own_text = settings.prompt is None and settings.mode is None and not settings.region_task and not model.chosen
     ahead = Admission(MOST_AHEAD, READ_AHEAD if first else AHEAD + detected)
     admission = Admission(2 * (renderer.workers + first.workers)) if first else ahead
-    _measured(job, pool, ahead)
+    job.progress.measure(lambda: replace(pool.load(), bytes_waiting=ahead.bytes))
     route = Route(THRESHOLD if settings.model_threshold is None else settings.model_threshold, settings.model_share)
     # Whether a server is the simulator is known when it has answered.
     return Reading(layout or reader, admission, lambda: own_text and not pool.simulated, verifier, first, route, ahead)
@@ -234,26 +342,13 @@ async def _first_reader(job: Job[ReadingCommand]) -> LocalReader:
     )
 
 
-def _measured(job: Job[Group], pool: "ServerPool", admission: Admission) -> Admission:
-    """Report the pool's load and the waiting bytes to the progress; return the admission."""
-    job.progress.measure(lambda: replace(pool.load(), bytes_waiting=admission.bytes))
-    return admission
-
-
-def _needs_inspection(settings: ModelSettings) -> bool:
-    """Return whether the CPU engine inspects pages that the model reads. Raises `MissingExtra` if OCR is missing."""
-    if settings.rotate == "probe" and (missing := ENGINES.get(EMBEDDED).missing()):
-        raise missing
-    return settings.rotate == "probe" or settings.anchor_text > 0 or settings.figures_from in ("auto", "page")
-
-
 @dataclass(frozen=True, slots=True)
 class Describing:
-    """A figure reader, the admission of its figures, and the function that closes it."""
+    """A figure reader, the admission of its figures, and what closes it."""
 
     reader: FigureReader
     admission: Admission
-    close: Callable[[], Awaitable[None]]
+    close: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
 
 
 async def describing(job: Job[FigureCommand]) -> Describing:
@@ -265,13 +360,19 @@ async def describing(job: Job[FigureCommand]) -> Describing:
         reader = ENGINES.get(name).figure_reader(settings.describe_mode, settings.describe_prompt or "", pages)
         return Describing(reader, Admission(2 * pages.workers), pages.close)
     other = settings.describe_model
-    model = await (_figure_model(job, other) if other else page_model(settings, job.engines, job.workspace))
-    if not other and _cannot_describe(model.profile, settings):
+    if other:  # at the commit of its first use
+        asked = named_model(other, own_prompt=True, served=job.engines.engine == SERVER)
+        used = await asyncio.to_thread(known_revision, job.workspace, DESCRIBE, asked.name)
+        model = await pinned(settings, job.engines, asked, used)
+    else:
+        model = await page_model(settings, job.engines, job.workspace)
+    usual = settings.describe_mode == "describe" and settings.describe_prompt is None
+    if not other and usual and "describe" not in model.profile.prompts:
         job.progress.say(
             f"{model.profile.name} does not describe figures. Their descriptions come from the page's answer, "
             "otherwise from their captions and the text inside them. Another model: `describe_model=qwen3-vl-8b`."
         )
-        return Describing(ENGINES.get(EMBEDDED).figure_reader(), Admission(MOST_AHEAD, AHEAD), _nothing)
+        return Describing(ENGINES.get(EMBEDDED).figure_reader(), Admission(MOST_AHEAD, AHEAD))
     pool = await job.engines.pool(model.profile, model=model.name, revision=model.revision)
     options = DescribeOptions(
         mode=settings.describe_mode,
@@ -285,17 +386,9 @@ async def describing(job: Job[FigureCommand]) -> Describing:
         chosen={name: value for name, value in model.chosen.items() if name != "parsers"},  # of pages only
     )
     figures = ModelFigureReader(pool, model.profile, options)
-    return Describing(figures, _measured(job, pool, Admission(MOST_AHEAD, AHEAD)), figures.close)
-
-
-def _cannot_describe(profile: Profile, settings: DescribeGroup) -> bool:
-    """Return whether the default description is requested and the model has no prompt for it."""
-    usual = settings.describe_mode == "describe" and settings.describe_prompt is None
-    return usual and "describe" not in profile.prompts
-
-
-async def _nothing() -> None:
-    """Close nothing."""
+    admission = Admission(MOST_AHEAD, AHEAD)
+    job.progress.measure(lambda: replace(pool.load(), bytes_waiting=admission.bytes))
+    return Describing(figures, admission, figures.close)
 
 
 def keeps_known(settings: DescribeGroup) -> bool:
@@ -312,13 +405,6 @@ def keeps_known(settings: DescribeGroup) -> bool:
             hint="Remove `describe_prompt` and `describe_mode`, or describe all figures: `describe_known=ask`.",
         )
     return True
-
-
-async def _figure_model(job: Job[FigureCommand], name: str) -> Model:
-    """Return the model that describes figures, if another than that of the pages, at the commit of its first use."""
-    asked = named_model(name, own_prompt=True, served=job.engines.engine == SERVER)
-    standing = await asyncio.to_thread(known_revision, job.workspace, DESCRIBE, asked.name)
-    return await pinned(job.settings, job.engines, asked, standing)
 
 
 async def by_regions(job: Job[ReadingCommand], tools: PartRenderer, whole: ModelReader) -> "LayoutReader | None":
@@ -384,10 +470,16 @@ def chosen_detector(
 
 
 async def _trained(job: Job[ReadingCommand], name: str) -> "Detector":
+    """Return a trained detector, at the commit in the workspace's newest settings of it."""
     from llm_ocr.engines.regions.doclayout import DetectorOptions, DocLayout
 
-    settings = job.settings
-    commit = settings.detector_revision or await asyncio.to_thread(_known_detector_revision, job.opened, name)
+    settings, commit = job.settings, job.settings.detector_revision
+    if not commit and job.opened is not None:
+        for used in await asyncio.to_thread(used_settings, job.opened, EXTRACT):
+            detector = used.get("reader", {}).get("layout_first", {}).get("detector", {})
+            if detector.get("model") == name and detector.get("revision"):
+                commit = str(detector["revision"])
+                break
     commit = commit or await commit_now(settings, job.engines, name)
     return DocLayout(
         DetectorOptions(
@@ -404,13 +496,3 @@ async def _trained(job: Job[ReadingCommand], name: str) -> "Detector":
             confined=settings.confinement != "off",
         )
     )
-
-
-def _known_detector_revision(workspace: Workspace | None, name: str) -> str | None:
-    """Return the commit in the workspace's newest settings of this detector."""
-    for used in used_settings(workspace, EXTRACT) if workspace else ():
-        layout: Mapping[str, Any] = used.get("reader", {}).get("layout_first", {})
-        detector = layout.get("detector", {})
-        if detector.get("model") == name and detector.get("revision"):
-            return str(detector["revision"])
-    return None

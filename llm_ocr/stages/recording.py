@@ -1,19 +1,26 @@
-"""Progress and metrics of a stage, written into the workspace while it runs."""
+"""Progress and metrics of a stage, written into the workspace while it runs.
+
+Processor times are those of Linux' `/proc`; on other systems only this process is measured. Every `SEARCH` readings,
+the processes below this one are searched. Between searches only the known ones are read.
+"""
 
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from llm_ocr.config.models import ServingCommand
 from llm_ocr.engines import Load
+from llm_ocr.engines.vllm.sizing import gpus
 from llm_ocr.errors import StorageError
+from llm_ocr.results.quality.worker import MODULE
 from llm_ocr.stages import Progress
-from llm_ocr.stages.usage import Usage, UsageMeter
 from llm_ocr.types import Counts, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.metrics import (
@@ -33,6 +40,157 @@ from llm_ocr.workspace.status import Worked
 from llm_ocr.workspace.verdict import judge, verdict_from_json
 
 Clock = Callable[[], float]
+
+# What this worker uses: processor time of its processes, and utilization of the GPUs of its servers.
+
+
+#: Readings from one search for processes to the next: a search reads all processes of the machine (10 ms for 500).
+SEARCH = 10
+#: Share of a GPU's memory from which it counts: a GPU without a model would lower the mean.
+_HOLDS_MODEL = 0.1
+
+#: Kinds of processes by the fields of `Usage`. vLLM names its processes with setproctitle ("VLLM::EngineCore_DP0").
+_ENGINE, _INTAKE = b"VLLM::EngineCore", b"VLLM::APIServer"
+#: Renderers are Python modules of this package.
+_RENDERER = f"\0-m\0{MODULE}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Use since the reading before; None if unknown.
+
+    `client_cores` is of this process. `renderer_cores`, `intake_cores`, and `engine_cores` are means per process of
+    renderers, API servers, and engine cores below this process. `gpu` is the mean utilization of their GPUs, 0..1.
+    """
+
+    client_cores: float | None = None
+    renderer_cores: float | None = None
+    intake_cores: float | None = None
+    engine_cores: float | None = None
+    gpu: float | None = None
+
+
+class UsageMeter:
+    """Reads the use of this worker's processes and GPUs.
+
+    Args:
+        proc: Folder of the processes.
+        gpu: Returns the utilization of the GPUs that hold models, 0..1; None if unknown. Called only while an engine
+            core runs below this process.
+        clock: Returns seconds and never goes back.
+    """
+
+    def __init__(
+        self,
+        proc: Path = Path("/proc"),
+        gpu: Callable[[], float | None] | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._proc = proc
+        self._gpu = gpu or GpuMeter().read
+        self._clock = clock
+        self._ticks = os.sysconf("SC_CLK_TCK")
+        self._kinds: dict[int, str] = {}
+        self._before: dict[int, float] = {}  # processor seconds by process
+        self._at = clock()
+        self._own = time.process_time()
+        self._readings = 0
+
+    def read(self) -> Usage:
+        """Return the use since the last call. The first call returns only that of this process."""
+        if self._readings % SEARCH == 0:
+            self._kinds = self._search()
+        self._readings += 1
+        now, own = self._clock(), time.process_time()
+        seconds, self._at = now - self._at, now
+        client, self._own = own - self._own, own
+        times = {pid: used for pid in self._kinds if (used := self._seconds(pid)) is not None}
+        before, self._before = self._before, times
+        if seconds <= 0:
+            return Usage()
+        cores: dict[str, list[float]] = {}
+        for pid, used in times.items():
+            if pid in before:
+                cores.setdefault(self._kinds[pid], []).append((used - before[pid]) / seconds)
+        means: Mapping[str, float] = {kind: sum(values) / len(values) for kind, values in cores.items()}
+        return Usage(
+            client_cores=client / seconds,
+            renderer_cores=means.get("renderer"),
+            intake_cores=means.get("intake"),
+            engine_cores=means.get("engine"),
+            gpu=self._gpu() if "engine" in means else None,
+        )
+
+    def _search(self) -> dict[int, str]:
+        """Return the kind of each process below this one that has a kind."""
+        parents: dict[int, int] = {}
+        for entry in self._proc.glob("[0-9]*"):
+            if (fields := self._stat(int(entry.name))) is not None:
+                parents[int(entry.name)] = int(fields[1])
+        below, ahead = set[int](), [os.getpid()]
+        while ahead:
+            parent = ahead.pop()
+            found = [pid for pid, above in parents.items() if above == parent and pid not in below]
+            below.update(found)
+            ahead += found
+        titles = {pid: self._title(pid) for pid in below}
+        kinds = {pid: "renderer" for pid, title in titles.items() if _RENDERER in title}
+        kinds |= {pid: "engine" for pid, title in titles.items() if title.startswith(_ENGINE)}
+        # Several API servers have a name of their own; a single one is the process above the engine core.
+        intake = {pid for pid, title in titles.items() if title.startswith(_INTAKE)}
+        intake = intake or {parents[pid] for pid, kind in kinds.items() if kind == "engine"} & below
+        return kinds | dict.fromkeys(intake, "intake")
+
+    def _title(self, pid: int) -> bytes:
+        try:
+            return (self._proc / str(pid) / "cmdline").read_bytes()[:4096]
+        except OSError:
+            return b""
+
+    def _stat(self, pid: int) -> list[str] | None:
+        """Return the fields of a process after its name: state, parent ..."""
+        try:
+            return (self._proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return None  # it has ended
+
+    def _seconds(self, pid: int) -> float | None:
+        fields = self._stat(pid)
+        return None if fields is None else (int(fields[11]) + int(fields[12])) / self._ticks
+
+
+class GpuMeter:
+    """Reads GPU utilization with the package nvidia-ml-py; without it or a driver, the utilization is unknown."""
+
+    def __init__(self) -> None:
+        self._devices: list[object] | None = None  # None before the first reading
+
+    def read(self) -> float | None:
+        """Return the mean utilization of the visible GPUs that hold a model, 0..1; None if unknown."""
+        try:
+            import pynvml
+        except ImportError:
+            return None
+        busy = []
+        try:
+            if self._devices is None:
+                self._devices = []
+                pynvml.nvmlInit()
+                for name in gpus():
+                    if name.isdecimal():
+                        self._devices.append(pynvml.nvmlDeviceGetHandleByIndex(int(name)))
+                    else:
+                        self._devices.append(pynvml.nvmlDeviceGetHandleByUUID(name))
+            for device in self._devices:
+                memory = pynvml.nvmlDeviceGetMemoryInfo(device)
+                if memory.used >= _HOLDS_MODEL * memory.total:
+                    busy.append(pynvml.nvmlDeviceGetUtilizationRates(device).gpu / 100)
+        except pynvml.NVMLError:
+            return None  # no driver, or part of a divided GPU (MIG), which does not report it
+        return sum(busy) / len(busy) if busy else None
+
+
+# Samples over time.
 
 
 class Sampler:
@@ -72,11 +230,18 @@ class Sampler:
         seconds, self._since = now - self._since, now
         before, self._known = self._known, self._counts()
         gone = {name: self._known[name] - before[name] for name in COUNTS}
-        passed = Sample(seconds, **gone, **self._gauges())
+        gauges: dict[str, Any] = {}
+        if self._load is not None:
+            values = asdict(self._load())
+            gauges = {name: None if values[name] is None else float(values[name]) for name in LOADS}
+            gauges |= asdict(self._usage)
+        passed = Sample(seconds, **gone, **gauges)
         self._seen = passed if self._seen is None else merged(self._seen, passed)
         if self._seen.seconds >= self._every:
             self._samples, self._seen = (*self._samples, self._seen), None
-            self._thin()
+            if len(self._samples) > MOST:
+                self._samples = thinned(self._samples, MOST)
+                self._every *= 2
 
     def series(self, worker: str, stage: str, batch_id: str, before: float) -> Series:
         """Return the samples until now.
@@ -92,11 +257,6 @@ class Sampler:
         began = time.time() - (self._clock() - self._began)
         return Series(worker, stage, batch_id, began, before, self.first, samples)
 
-    def _thin(self) -> None:
-        if len(self._samples) > MOST:
-            self._samples = thinned(self._samples, MOST)
-            self._every *= 2
-
     def _counts(self) -> dict[str, int]:
         load = self._load() if self._load else Load()
         return {
@@ -107,24 +267,26 @@ class Sampler:
             "restarts": load.restarts,
         }
 
-    def _gauges(self) -> dict[str, Any]:
-        if self._load is None:
-            return {}
-        values = asdict(self._load())
-        load = {name: None if values[name] is None else float(values[name]) for name in LOADS}
-        return load | asdict(self._usage)
-
 
 # Progress that is shown and also counted, for the end of the command.
 
 
-class _Forwarding:
-    """Passes all calls on to `shown`."""
+class Tally:
+    """Passes the progress on to `shown`, and counts what the command finishes.
 
-    def __init__(self, shown: Progress) -> None:
+    Args:
+        shown: Receives all calls.
+        worked: Receives the counts.
+    """
+
+    def __init__(self, shown: Progress, worked: Worked) -> None:
         self._shown = shown
+        self._worked = worked
+        self._stage = ""
 
     def begin(self, stage: str, expected: int, done: Counts, *, estimated: bool = False) -> None:
+        self._stage = stage
+        self._worked.counts.setdefault(stage, Counts())
         # A progress of the user's may have no parameter `estimated`, so exact counts are passed without it.
         if estimated:
             self._shown.begin(stage, expected, done, estimated=True)
@@ -135,6 +297,8 @@ class _Forwarding:
         self._shown.correct(change, exact=exact)
 
     def count(self, status: Status) -> None:
+        item = Counts(1, *(int(status is other) for other in (Status.OK, Status.DEGRADED, Status.FAILED)))
+        self._worked.counts[self._stage] += item
         self._shown.count(status)
 
     def measure(self, load: Callable[[], Load]) -> None:
@@ -145,30 +309,6 @@ class _Forwarding:
 
     def end(self) -> None:
         self._shown.end()
-
-
-class Tally(_Forwarding):
-    """Passes the progress on to `shown`, and counts what the command finishes.
-
-    Args:
-        shown: Receives all calls.
-        worked: Receives the counts.
-    """
-
-    def __init__(self, shown: Progress, worked: Worked) -> None:
-        super().__init__(shown)
-        self._worked = worked
-        self._stage = ""
-
-    def begin(self, stage: str, expected: int, done: Counts, *, estimated: bool = False) -> None:
-        self._stage = stage
-        self._worked.counts.setdefault(stage, Counts())
-        super().begin(stage, expected, done, estimated=estimated)
-
-    def count(self, status: Status) -> None:
-        item = Counts(1, *(int(status is other) for other in (Status.OK, Status.DEGRADED, Status.FAILED)))
-        self._worked.counts[self._stage] += item
-        super().count(status)
 
 
 # Progress that is shown and also written into the workspace: totals, and series over time.
@@ -187,18 +327,21 @@ _log = logging.getLogger(__name__)
 _State = tuple[Spending, Series]
 
 
-class Recorded(_Forwarding):
-    """Passes the progress on to `shown`, and records the numbers of the running stage.
+class Recorded(Tally):
+    """Passes the progress on to `shown`, counts as `Tally`, and records the numbers of the running stage.
 
     Args:
         shown: Receives all calls.
         workspace: The workspace.
         worker: The name under which the numbers are written.
         settings: Prices and batch.
+        worked: Receives the counts.
     """
 
-    def __init__(self, shown: Progress, workspace: Workspace, worker: str, settings: ServingCommand) -> None:
-        super().__init__(shown)
+    def __init__(
+        self, shown: Progress, workspace: Workspace, worker: str, settings: ServingCommand, worked: Worked | None = None
+    ) -> None:
+        super().__init__(shown, worked or Worked())
         self._workspace = workspace
         self.worker = worker
         self._settings = settings
@@ -206,7 +349,6 @@ class Recorded(_Forwarding):
         self._has_engine = False  # whether an engine reports numbers
         self._gathers = workspace.store.gathers
         self._before = Load()  # the engine's numbers at the begin of the stage, because an engine may serve two stages
-        self._stage = ""
         self._opened = self._began = self._paid_from = time.monotonic()
         self._cost_before = 0.0  # of this worker's finished stages
         self.items = 0  # finished in the running stage
@@ -215,8 +357,8 @@ class Recorded(_Forwarding):
         self._over = asyncio.Event()
 
     def begin(self, stage: str, expected: int, done: Counts, *, estimated: bool = False) -> None:
-        self._stage, self._began, self.items = stage, time.monotonic(), 0
-        self._before = self._now()
+        self._began, self.items = time.monotonic(), 0
+        self._before = self._load() if self._load else Load()
         self._sampler = Sampler(self._load)
         super().begin(stage, expected, done, estimated=estimated)
 
@@ -299,9 +441,6 @@ class Recorded(_Forwarding):
             except StorageError as error:
                 _log.warning("cannot write the metrics of this worker: %s", error)
 
-    def _now(self) -> Load:
-        return self._load() if self._load else Load()
-
     def _state(self) -> _State:
         spending = self._spending()
         before = self._began - self._opened
@@ -310,7 +449,7 @@ class Recorded(_Forwarding):
         return replace(spending, limits=verdict.to_json() if verdict else {}), series
 
     def _spending(self) -> Spending:
-        load = self._now()
+        load = self._load() if self._load else Load()
         return Spending(
             worker=self.worker,
             stage=self._stage,

@@ -39,10 +39,11 @@ from llm_ocr.workspace.keys import (
     required_key,
 )
 from llm_ocr.workspace.planned import PlannedDocument, wanted_pages
-from llm_ocr.workspace.publish import GIVEN_UP, done_units, iter_markers, pages_summary, publish, standing_marker
+from llm_ocr.workspace.publish import done_units, iter_markers, publish, standing_marker
 from llm_ocr.workspace.published import published_pages
 from llm_ocr.workspace.retry import NamedPages, Selection, plan_retry
 from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, to_remember
+from llm_ocr.workspace.summaries import GIVEN_UP, pages_summary
 
 #: Further settings that change results. A workspace does not store them, so they are named if the user gives them.
 _NOT_STORED = ("headers", "ocr_language", "min_quality", "rotate", "anchor_text", "guided", "layout_first")
@@ -101,7 +102,13 @@ async def plan_repair(job: Job[RepairSettings]) -> bool:
         pages = plural(generation.expected, "page")
         progress.say(f"Generation {generation.number}: {pages} to be read again {used}")
         return True
-    waiting = await asyncio.to_thread(_unread_units, workspace, key, own)
+
+    def unread_units() -> int:  # in retries that are read with this key
+        retries = [one for one in generations(workspace) if one.kind is Kind.RETRY and one.key(key) == own]
+        done = done_units(workspace, EXTRACT, key) if retries else set()
+        return sum(unit.id not in done for retry in retries for unit in units_of(workspace, retry))
+
+    waiting = await asyncio.to_thread(unread_units)
     if waiting:
         progress.say(f"{plural(waiting, 'unit')} of an earlier command to be read {used}")
     else:
@@ -190,14 +197,9 @@ def _selection(settings: RepairSettings) -> Selection:
         raise UsageError(
             f"{' and '.join(f'`{name}`' for name in named)} choose different pages", hint="Use one of them."
         )
-    most = settings.max_pages
-    if settings.unbalanced:
-        return Selection(frozenset(), unbalanced=True, most=most)
-    if settings.below_quality is not None:
-        return Selection(frozenset(), below=settings.below_quality, most=most)
-    if settings.page_list is not None:
-        return Selection(frozenset(), named=NamedPages.read(settings.page_list), most=most)
-    return Selection(frozenset({Status.FAILED, Status.DEGRADED}), most=most)
+    statuses = frozenset[Status]() if named else frozenset({Status.FAILED, Status.DEGRADED})
+    pages = NamedPages.read(settings.page_list) if settings.page_list is not None else None
+    return Selection(statuses, settings.unbalanced, settings.below_quality, pages, settings.max_pages)
 
 
 def _other_options(workspace: Workspace, settings: RepairSettings, engine: str) -> Mapping[str, Any]:
@@ -213,13 +215,6 @@ def _other_options(workspace: Workspace, settings: RepairSettings, engine: str) 
             changed[name] = values[name]
     given = {name: values[name] for name in _NOT_STORED if settings.origins.get(name, "").startswith("flag")}
     return changed | given
-
-
-def _unread_units(workspace: Workspace, key: str, own: str) -> int:
-    """Return the number of units without a marker in retries that are read with the key `own`."""
-    retries = [one for one in generations(workspace) if one.kind is Kind.RETRY and one.key(key) == own]
-    done = done_units(workspace, EXTRACT, key) if retries else set()
-    return sum(unit.id not in done for retry in retries for unit in units_of(workspace, retry))
 
 
 async def _planned(

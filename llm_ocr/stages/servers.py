@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,11 +19,18 @@ from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import PRESETS
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles, choose_served
-from llm_ocr.stages.hybrid import ModelState
 from llm_ocr.stages.start_checks import Checks, Start, weight_bytes
 
 if TYPE_CHECKING:
     from llm_ocr.engines.pool.pool import ServerPool
+
+
+@dataclass(slots=True)
+class ModelState:
+    """State of the model of a run."""
+
+    answered: bool = False  # whether it has read a page
+    lost: str = ""  # why no server of it is left; "" while there is one
 
 
 class Engines:
@@ -34,15 +41,19 @@ class Engines:
         settings: The settings of the command.
         logs: The folder for the logs of servers.
         say: Receives messages for the user.
+        elsewhere: Whether the servers run on other machines. Readers of these models have keys but no servers.
     """
 
-    def __init__(self, engine: str, settings: Group, logs: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, engine: str, settings: Group, logs: Path, say: Callable[[str], None], *, elsewhere: bool = False
+    ) -> None:
         self.engine = engine
         self.model_state = ModelState()
         self.commits: dict[str, str | None] = {}  # of models named without a commit; None: unknown
         self._settings = settings
         self._logs = logs
         self._say = say
+        self._elsewhere = elsewhere
         self._pool: ServerPool | None = None
         self._serves = ""
         self._checks: Checks | None = None  # of servers that we start
@@ -66,7 +77,9 @@ class Engines:
         if self._pool is None or self._serves != wanted:
             await self.close()
             self._pool, self._serves = self._made(profile, model, revision), wanted
-            self._notice(profile)
+            if profile.notice and profile.notice not in self._noticed:
+                self._noticed.add(profile.notice)
+                self._say(profile.notice)
         return self._pool
 
     async def check(self) -> None:
@@ -98,18 +111,15 @@ class Engines:
         if pool is not None:
             await pool.close()
 
-    def _notice(self, profile: Profile) -> None:
-        """Show the model's notice, once."""
-        if profile.notice and profile.notice not in self._noticed:
-            self._noticed.add(profile.notice)
-            self._say(profile.notice)
-
     def _made(self, profile: Profile, model: str, revision: str | None) -> "ServerPool":
         # Commands without a model need no HTTP client.
         from llm_ocr.engines.pool.pool import PoolOptions, ServerPool
 
         settings = self._serving
-        servers = self._servers(profile, model, revision)
+        servers: Sequence[Server] = []
+        if not self._elsewhere:
+            running = self.engine == SERVER
+            servers = self._running(profile, model) if running else self._own(profile, model, revision)
         options = PoolOptions(
             max_inflight=settings.max_inflight_requests or self._preset_window(len(servers)),
             page_tokens=profile.page_tokens,
@@ -123,9 +133,6 @@ class Engines:
         """Return the preset's number of concurrent requests to all started servers; None without a preset."""
         preset = PRESETS.get(self._serving.preset or "") if self.engine == VLLM else None
         return preset.window * servers * self._serving.data_parallel_size if preset else None
-
-    def _servers(self, profile: Profile, model: str, revision: str | None) -> Sequence[Server]:
-        return self._running(profile, model) if self.engine == SERVER else self._own(profile, model, revision)
 
     def _running(self, profile: Profile, model: str) -> Sequence[Server]:
         from llm_ocr.engines.client.connections import address_of
@@ -178,13 +185,6 @@ class Engines:
         self._say(f"{profile.name}: {planned.why}")
         options = replace(options, sizes=planned.sizes)
         return servers(profile, options, planned.devices, say=self._say, release=release, before=self._checks.prepare)
-
-
-class RemoteEngines(Engines):
-    """Models whose servers run on other machines. Readers of these models have keys but no servers."""
-
-    def _servers(self, profile: Profile, model: str, revision: str | None) -> Sequence[Server]:
-        return []
 
 
 def serve_options(settings: VllmSettings, model: str, revision: str | None, logs: Path | None = None) -> "ServeOptions":

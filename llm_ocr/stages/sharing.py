@@ -5,7 +5,7 @@ import contextlib
 import logging
 import random
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -22,7 +22,7 @@ from llm_ocr.config.groups import (
 )
 from llm_ocr.errors import StageMissing, StorageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.scheduling.follow import Pauses, Published, Ready, followed
-from llm_ocr.scheduling.leases import DEFAULT_SECONDS, Leases, lease_options
+from llm_ocr.scheduling.leases import DEFAULT_SECONDS, LeaseOptions, Leases
 from llm_ocr.scheduling.scanner import Groups, PlannedUnits, Units, UnitScanner
 from llm_ocr.scheduling.shards import WHOLE, Shard, Sharded, detected_shard
 from llm_ocr.stages.job import Job, Share, worker_name
@@ -33,9 +33,9 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.codec import parse_unit_id
 from llm_ocr.workspace.generations import Generation, generations, has_generation, totals_of
 from llm_ocr.workspace.keys import EXTRACT, Claim, newest_key, required_key
-from llm_ocr.workspace.marker import ALL, LEAST, compact, objects
-from llm_ocr.workspace.publish import Summary, done_units, publish
+from llm_ocr.workspace.publish import ALL, LEAST, compact, done_units, objects, publish
 from llm_ocr.workspace.stored import workspace_options
+from llm_ocr.workspace.summaries import Summary
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Split:
     @property
     def alone(self) -> bool:
         """Whether all units belong to this worker, as far as it can tell."""
-        return not self.leases and self.shard == WHOLE
+        return not self.leases and self.shard.count == 1
 
 
 async def split_of(job: Job[LeaseSettings], stage: str) -> Split:
@@ -69,13 +69,9 @@ async def split_of(job: Job[LeaseSettings], stage: str) -> Split:
     Raises:
         UsageError: The share does not exist.
     """
-    return await asyncio.to_thread(_split, job, stage)
-
-
-def _split(job: Job[LeaseSettings], stage: str) -> Split:
     if job.given is not None:
         return Split()
-    found = _chosen_split(job, stage)
+    found = await asyncio.to_thread(_chosen_split, job, stage)
     job.worked.shared = job.worked.shared or not found.alone
     job.workspace.store.share(found.shard.count)
     return found
@@ -85,7 +81,11 @@ def _chosen_split(job: Job[LeaseSettings], stage: str) -> Split:
     store, settings, say = job.workspace.store, job.settings, job.progress.say
     sharded = settings if isinstance(settings, ShardSettings) else None
     if sharded is not None and sharded.shard_count > 1:
-        return Split(Shard(_index(sharded), sharded.shard_count))
+        index = sharded.shard_index
+        if "shard_index" not in sharded.model_fields_set:  # the platform may assign one to this machine
+            detected = detected_shard(environment(), count=sharded.shard_count)
+            index = index if detected is None else detected.index
+        return Split(Shard(index, sharded.shard_count))
     may_lease = settings.lease_seconds is not None or not isinstance(store, LocalStore)
     can = store.capabilities()
     if may_lease and can.create and can.swap:  # a local folder usually has one worker, so leases must be requested
@@ -99,14 +99,6 @@ def _chosen_split(job: Job[LeaseSettings], stage: str) -> Split:
         why = can.note.partition(":")[0].rstrip(".")
         say(f"This worker processes all units: {why}. Several workers need `shard_index` and `shard_count`.")
     return Split()
-
-
-def _index(settings: ShardSettings) -> int:
-    """Return the share's index: the given index, otherwise the one that the platform assigns to this machine."""
-    if "shard_index" in settings.model_fields_set:
-        return settings.shard_index
-    detected = detected_shard(environment(), count=settings.shard_count)
-    return settings.shard_index if detected is None else detected.index
 
 
 class Sharing:
@@ -123,7 +115,7 @@ class Sharing:
         self._taken: set[str] | None = None  # without leases: done or taken
         if split.leases:
             seconds = job.settings.lease_seconds or DEFAULT_SECONDS
-            options = lease_options(job.workspace.url, seconds, worker_name())
+            options = LeaseOptions(seconds, worker_name(), job.workspace.url)
             self._leases = Leases(job.workspace.store, stage, key, options)
             self._leases.__enter__()
 
@@ -162,12 +154,12 @@ class Sharing:
             if ready is None:
                 taking.freshen(range(len(units)))
         grown = partial(has_generation, self._workspace, generations + 1)
-        places = followed(taking, ready, Pauses(self._say), self._stop.wait, grown)
-        for place in self._noted(places):
-            yield units[place]
 
-    def _noted(self, places: Generator[int, None, bool]) -> Iterator[int]:
-        self.grown = yield from places
+        def places() -> Iterator[int]:
+            self.grown = yield from followed(taking, ready, Pauses(self._say), self._stop.wait, grown)
+
+        for place in places():
+            yield units[place]
 
 
 @contextlib.asynccontextmanager

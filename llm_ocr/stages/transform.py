@@ -14,18 +14,19 @@ from llm_ocr.errors import PageFailure, StageError, UsageError
 from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
 from llm_ocr.runs import Run
 from llm_ocr.stages import Progress
-from llm_ocr.stages.job import Job, Share
+from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import run_blocking, stepwise
 from llm_ocr.stages.recording import Tally
-from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import Remote
 from llm_ocr.stages.servers import Engines
 from llm_ocr.stages.sharing import key_before, publish_held, shared, split_of
 from llm_ocr.types import Counts, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, FIELDS, STAGES, Claim
-from llm_ocr.workspace.publish import done_units, pages_summary, read_data, standing_marker
+from llm_ocr.workspace.publish import done_units, read_data, standing_marker
 from llm_ocr.workspace.status import Worked
 from llm_ocr.workspace.stored import workspace_options
+from llm_ocr.workspace.summaries import pages_summary
 
 PageFunction = Callable[[PageRecord], PageRecord]
 
@@ -59,24 +60,21 @@ async def _transform(
     stage_function = _StageFunction(function, stage, lambda: bool(done_units(workspace, stage, key)))
     progress.begin(stage, 0, Counts())
     async with shared(job, await split_of(job, stage), stage, key) as share:
+
+        def transformed(unit: Unit) -> Sequence[Status]:
+            marker = standing_marker(workspace, EXTRACT, source, unit.id)
+            rows = pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.ALL)
+            pages = [stage_function(page) for page in rows]
+            publish_held(share, workspace, claim, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
+            return [page.status for page in pages]
+
         async for unit in stepwise(share.units):
             progress.correct(unit.planned, exact=True)
-            for status in await asyncio.to_thread(_unit, job, share, unit, claim, source, stage_function):
+            for status in await asyncio.to_thread(transformed, unit):
                 progress.count(status)
     progress.end()
     await asyncio.to_thread(workspace.flush)
     return Run(workspace, worked)
-
-
-def _unit(
-    job: Job[TransformSettings], share: Share, unit: Unit, claim: Claim, source: str, function: "_StageFunction"
-) -> Sequence[Status]:
-    workspace = job.workspace
-    marker = standing_marker(workspace, EXTRACT, source, unit.id)
-    rows = pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.ALL)
-    pages = [function(page) for page in rows]
-    publish_held(share, workspace, claim, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
-    return [page.status for page in pages]
 
 
 class _StageFunction:
@@ -102,7 +100,8 @@ class _StageFunction:
         """
         try:
             made = self._function(page)
-            if _identity(made) != _identity(page):
+            before, after = ((one.page_id, one.document_id, one.dataset_index) for one in (page, made))
+            if after != before:
                 raise ValueError("the function returned the row of another page")
         except PageFailure as failure:  # raised on purpose
             return _without_content(page, failure.reason, failure.detail)
@@ -120,10 +119,6 @@ class _StageFunction:
             return _without_content(page, Reason.STAGE_ERROR, detail)
         self._proven = True
         return made
-
-
-def _identity(page: PageRecord) -> tuple[str, str, int | None]:
-    return page.page_id, page.document_id, page.dataset_index
 
 
 def _without_content(page: PageRecord, reason: Reason, detail: str) -> PageRecord:

@@ -74,7 +74,8 @@ class Workspace:
         """
         if create:
             store.check()
-        run = _read_run(store)
+        workspace = cls(store, {})
+        run = workspace.find_json(_RUN)
         if run is None and create:
             # Files of file managers, and the probes with which other workers test the store, are no content.
             keys = (info.key for info in store.list())
@@ -88,9 +89,7 @@ class Workspace:
                     hint="Set `workspace` to a new or empty folder.",
                 )
             new = {"format": FORMAT, "created_by": library_version(), "settings": {}}
-            with contextlib.suppress(ObjectExists):
-                store.create(_RUN, codec.dump(new, indent=2))
-            run = codec.load(store.get(_RUN), f"{store.url}: {_RUN}")
+            run = workspace.create_json(_RUN, new)
         if run is None:
             raise WorkspaceError(
                 f"no workspace at {store.url}",
@@ -105,7 +104,8 @@ class Workspace:
                 f"{number}; this is {library_version()} and reads formats up to {FORMAT}",
                 hint="Update llm-ocr: run `git pull` in its checkout, or install the wheel of that version.",
             )
-        return cls(store, run)
+        workspace.run = run
+        return workspace
 
     def __enter__(self) -> Self:
         return self
@@ -134,7 +134,7 @@ class Workspace:
 
     def check_there(self) -> None:
         """Raise `WorkspaceError` if the workspace was removed after it was opened."""
-        if _read_run(self.store) is None:
+        if self.find_json(_RUN) is None:
             raise WorkspaceError(
                 f"{self.url} was removed during use: {_RUN} is missing, and the results are incomplete",
                 hint="Remove the remaining files, and run again.",
@@ -186,10 +186,3 @@ class Workspace:
         with contextlib.suppress(ObjectExists):
             self.store.create(key, codec.dump(value, indent=2))
         return self.get_json(key)
-
-
-def _read_run(store: ObjectStore) -> dict[str, Any] | None:
-    try:
-        return codec.load(store.get(_RUN), f"{store.url}: {_RUN}")
-    except ObjectNotFound:
-        return None

@@ -187,6 +187,21 @@ def parse_unit_id(unit: str) -> tuple[int, int]:
     return generation, index
 
 
+def item_name(item: str, generation: int) -> str:
+    """Return `<item>.<generation>`."""
+    return f"{item}.{generation:04d}"
+
+
+def parse_item_name(name: str) -> tuple[str, int]:
+    """Parse a name made by `item_name`.
+
+    Raises:
+        ValueError: the text has another form.
+    """
+    item, _, generation = name.rpartition(".")
+    return item, int(generation)
+
+
 def unit_from_json(value: Mapping[str, Any]) -> Unit:
     """Parse a value made by `unit_to_json`.
 

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from llm_ocr.errors import ObjectNotFound, StageMissing, WorkspaceError
 from llm_ocr.types import DocumentPart, Repeated, Unit, plural
 from llm_ocr.workspace import Workspace, codec, library_version
-from llm_ocr.workspace.marker import attempt_id, remove_lost, settle, slept_since
+from llm_ocr.workspace.publish import attempt_id, remove_lost, settle, slept_since
 
 
 @dataclass(frozen=True, slots=True)

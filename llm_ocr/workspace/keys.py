@@ -31,7 +31,7 @@ DESCRIBE = "describe"
 ASSEMBLE = "assemble"
 STAGES = (EXTRACT, DESCRIBE, ASSEMBLE)
 FIELDS = "fields"  # optional, after the others
-#: Folder of the notes on views, see `workspace.views`.
+#: Folder of the notes on views, see `workspace.items`.
 VIEW_NOTES = f"{ASSEMBLE}/views/"
 
 _KEY = re.compile(r"[0-9a-f]{12}")
@@ -117,11 +117,6 @@ class Claim:
                 if not self._unused:
                     raise _mismatch(self._workspace, claimed, self._settings)
         return self.key
-
-    @property
-    def of_repair(self) -> bool:
-        """Whether `check` found a repair with this key."""
-        return self.folder != self.key
 
     def take(self) -> str:
         """Store the key if it is not stored yet, and return it. Call this right before publishing a unit.
@@ -276,13 +271,10 @@ KnownKeys = Mapping[str, Sequence[StageKey]]
 NO_KEYS: KnownKeys = MappingProxyType({})
 
 
-def _keys_of(workspace: Workspace, stage: str, known: KnownKeys) -> Sequence[StageKey]:
-    return known[stage] if stage in known else stage_keys(workspace, stage)
-
-
 def key_settings(workspace: Workspace, stage: str, key: str, known: KnownKeys = NO_KEYS) -> dict[str, Any]:
     """Return the settings of a stage's key; empty if the key does not exist. `known` keys are not read again."""
-    return next((dict(stored.settings) for stored in _keys_of(workspace, stage, known) if stored.key == key), {})
+    keys = known[stage] if stage in known else stage_keys(workspace, stage)
+    return next((dict(stored.settings) for stored in keys if stored.key == key), {})
 
 
 def newest_key(workspace: Workspace, stage: str, wanted: str = "", known: KnownKeys = NO_KEYS) -> str | None:
@@ -293,7 +285,7 @@ def newest_key(workspace: Workspace, stage: str, wanted: str = "", known: KnownK
     Raises:
         UsageError: there is no key `wanted`.
     """
-    keys = [stored.key for stored in _keys_of(workspace, stage, known)]
+    keys = [stored.key for stored in (known[stage] if stage in known else stage_keys(workspace, stage))]
     if wanted and wanted not in keys:
         there = f"Keys: {', '.join(keys)}." if keys else f"{stage} has not started there."
         raise UsageError(f"{workspace.url} has no {stage} key {wanted}", hint=there)

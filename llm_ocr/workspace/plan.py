@@ -1,11 +1,11 @@
 """Turn documents into a stored plan. The same documents in the same order give the same plan."""
 
-import asyncio
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +13,7 @@ from typing import Any, Self
 from llm_ocr.documents.remote import shown
 from llm_ocr.errors import ObjectNotFound, UsageError
 from llm_ocr.results.documents import name_claims
-from llm_ocr.types import Reason
+from llm_ocr.types import ALL_PAGES, DocumentPart, PageSelection, Reason
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.codec import document_id
 from llm_ocr.workspace.generations import (
@@ -29,7 +29,6 @@ from llm_ocr.workspace.generations import (
     units_of,
     write_generation,
 )
-from llm_ocr.workspace.marker import attempt_id
 from llm_ocr.workspace.planned import (
     DiskDict,
     PlannedDocument,
@@ -37,15 +36,13 @@ from llm_ocr.workspace.planned import (
     content_of,
     contents_of,
     counted_content,
-    document_from_json,
-    document_to_json,
     no_such_page,
     number_of,
-    part_of,
     wanted_pages,
 )
+from llm_ocr.workspace.publish import attempt_id
 
-__all__ = ["PlanResult", "PlannedDocument", "Planner", "plan_documents", "plan_stream"]
+__all__ = ["PlanResult", "PlannedDocument", "Planner"]
 
 
 class KnownFiltered:
@@ -222,89 +219,6 @@ class PlanResult:
     changed_examples: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class Choice:
-    """Documents that a generation will contain: those whose id is not in the plan, whatever its content was.
-
-    `result` and `readmitted` are of the last complete pass over `pieces`.
-    """
-
-    workspace: Workspace
-    found: Sequence[Generation]
-    members: Callable[[], Iterator[list[PlannedDocument]]]
-    known: DiskDict  # number of the content by document id; number of the version by `_file_entry`
-    left_out: KnownFiltered
-    begin: int  # first dataset index
-    result: PlanResult = PlanResult(None)
-    readmitted: Mapping[str, int] = field(default_factory=dict)  # documents in older lists of excluded documents
-
-    def look(self) -> bool:
-        """Return whether there is any piece. Iterate over all pieces if readmitted documents must be counted."""
-        pieces = self.pieces()
-        any_piece = next(pieces, None) is not None
-        if self.left_out:
-            for _ in pieces:
-                pass
-        return any_piece
-
-    def is_settled(self, document_id: str, version: str) -> bool:
-        """Return whether a document is planned or in a filter list already, so that a new list need not name it."""
-        return self.known.get(document_id) is not None or bool(self.left_out.cause(document_id, version))
-
-    def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces to cut, in order.
-
-        Raises:
-            UsageError: a known document was requested with pages that are not in the plan. Raised at the end.
-        """
-        known_count = copies = differing = changed = 0
-        examples: list[str] = []
-        changed_examples: list[str] = []
-        readmitted: Counter[str] = Counter()
-        differing_by_id: dict[str, PlannedDocument] = {}
-        index = self.begin
-        for members in self.members():
-            new: list[PlannedDocument] = []
-            for document in members:
-                content = self.known.get(document.id)
-                if content is None:
-                    new.append(document)
-                    continue
-                known_count += 1
-                if content not in contents_of(document):
-                    differing += 1
-                    differing_by_id.setdefault(document.id, document)
-                    examples.append(document.source)
-            for document in new:
-                planned = self.known.get(_file_entry(document.source, document.relative))
-                if planned is not None and document.version and planned != number_of(document.version):
-                    changed += 1
-                    changed_examples.append(document.source)
-                if cause := self.left_out.cause(document.id, document.version):
-                    readmitted[cause] += 1
-            del examples[_MOST_EXAMPLES:], changed_examples[_MOST_EXAMPLES:]
-            if not new:
-                continue
-            first = new[0]
-            aliases = tuple(dict.fromkeys(other.relative for other in new[1:] if other.relative != first.relative))
-            copies += len(aliases)
-            part = part_of(first, aliases)
-            yield Piece(part, range(index, index + part.reserved))
-            index += part.reserved
-        self.readmitted = dict(readmitted)
-        self.result = PlanResult(
-            None,
-            known_count,
-            differing,
-            copies,
-            tuple(examples),
-            changed=changed,
-            changed_examples=tuple(changed_examples),
-        )
-        if differing_by_id:
-            check_pages(self.workspace, self.found, differing_by_id)
-
-
 def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mapping[str, PlannedDocument]) -> None:
     """Refuse pages of planned documents that the plan does not contain: a plan keeps its page selection.
 
@@ -364,59 +278,9 @@ def _file_entry(source: str, relative: str) -> str:
     return f"\0{source}\0{relative}"
 
 
+_FIELDS = tuple(column.name for column in fields(PlannedDocument))
 #: Pages up to which a plan that may have smaller units has the smallest ones. Units of larger plans grow with the plan.
 SMALL_PLAN = 512
-
-
-def plan_documents(
-    workspace: Workspace,
-    documents: Iterable[PlannedDocument],
-    *,
-    pages_per_unit: int,
-    skipped: Mapping[str, int] | None = None,
-) -> PlanResult:
-    """Write a generation with the documents that are not in the plan yet.
-
-    Args:
-        workspace: the workspace to write to.
-        documents: the documents in order.
-        pages_per_unit: upper limit of pages in a unit.
-        skipped: number of files left out, by suffix; read at the end.
-
-    Raises:
-        UsageError: two documents have the same id.
-    """
-    with Planner(workspace, pages_per_unit=pages_per_unit) as planner:
-        for document in documents:
-            planner.add(document)
-        return planner.finish(skipped)
-
-
-async def plan_stream(
-    workspace: Workspace,
-    documents: AsyncIterable[PlannedDocument],
-    *,
-    pages_per_unit: int,
-    skipped: Mapping[str, int] | None = None,
-    least_per_unit: int | None = None,
-    filters: Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-) -> PlanResult:
-    """Plan documents that arrive one by one while their pages are counted. See `plan_documents`.
-
-    Args:
-        workspace: the workspace to write to.
-        documents: the documents in order.
-        pages_per_unit: upper limit of pages in a unit.
-        skipped: number of files left out, by suffix; read at the end.
-        least_per_unit: a small plan has smaller units than `pages_per_unit`, with at least this many pages.
-        filters: the active filters; empty or None for none.
-        dry_run: write nothing to the workspace.
-    """
-    with Planner(workspace, pages_per_unit=pages_per_unit, least_per_unit=least_per_unit, filters=filters) as planner:
-        async for document in documents:
-            planner.add(document)
-        return await asyncio.to_thread(planner.finish, skipped, dry_run=dry_run)
 
 
 class Planner:
@@ -424,12 +288,17 @@ class Planner:
 
     Documents are spooled to the local disk first: the last of a million documents may be a copy (an alias) of the
     first. Memory holds eight bytes per document, and the names of copies.
+
+    Args:
+        workspace: The workspace to write to.
+        pages_per_unit: Upper limit of pages in a unit.
+        least_per_unit: A small plan has smaller units than `pages_per_unit`, with at least this many pages.
+        filters: The active filters; empty or None for none.
     """
 
     def __init__(
         self,
         workspace: Workspace,
-        *,
         pages_per_unit: int,
         least_per_unit: int | None = None,
         filters: Mapping[str, Any] | None = None,
@@ -446,6 +315,8 @@ class Planner:
         self._contents = array("Q")  # content number of each line
         self._aliases: dict[int, list[tuple[str, str]]] = {}  # source and relative path, by line
         self._filters = filters or {}
+        self._result = PlanResult(None)
+        self._readmitted: Mapping[str, int] = {}  # documents in older lists of excluded documents, by cause
         self._filtered = FilteredSpool(self._path.with_suffix(".filtered"), self._filters) if filters else None
 
     def __enter__(self) -> Self:
@@ -492,7 +363,9 @@ class Planner:
             self._aliases.setdefault(line, []).append((document.source, document.relative))
         else:
             line = len(self._contents)
-            self._file.write(codec.dump(document_to_json(document)))
+            value = {name: getattr(document, name) for name in _FIELDS}  # `asdict` would copy all pages
+            texts = {"pages": codec.pages_to_text(document.pages), "wanted": codec.wanted_to_json(document.wanted)}
+            self._file.write(codec.dump(value | texts))
             self._contents.append(number_of(content))
             self._pages += document.estimate or len(document.pages) or 1
             if may_be_copy:
@@ -516,32 +389,121 @@ class Planner:
             found = generations(self._workspace)
             begin = found[-1].next_index if found else 0
             with known_documents(self._workspace, found) as known, KnownFiltered.of(self._workspace, found) as left_out:
-                choice = Choice(self._workspace, found, self._members, known, left_out, begin)
                 draft = new_draft(
                     len(found) + 1, Kind.SOURCES, pages_per_unit=pages_per_unit, next_index=begin, skipped=skipped
                 )
-                any_piece = choice.look()
-                readmitted = choice.readmitted
+                pieces = partial(self._pieces, found, known, left_out, begin)
+                first = pieces()
+                any_piece = next(first, None) is not None
+                if left_out:  # count all readmitted documents
+                    for _ in first:
+                        pass
+                readmitted = self._readmitted
                 listed = self._workspace.spool / f"filtered-{draft.attempt}.jsonl"
                 filtered = Filtered(readmitted=readmitted) if readmitted else None
                 if self._filtered is not None:
-                    filtered = self._filtered.new(choice.is_settled, listed)
+
+                    def is_settled(document_id: str, version: str) -> bool:
+                        return known.get(document_id) is not None or bool(left_out.cause(document_id, version))
+
+                    filtered = self._filtered.new(is_settled, listed)
                     name = f"plan/{draft.number:04d}/{draft.attempt}/filtered.jsonl" if filtered.counts else ""
                     filtered = replace(filtered, object=name, readmitted=readmitted)
                 draft = replace(draft, filtered=filtered)
                 if not any_piece and not (filtered and filtered.counts):
-                    return choice.result
+                    return self._result
                 if dry_run:
-                    filled = filled_generation(draft, choice.pieces())
-                    return replace(choice.result, generation=filled, filtered=filtered)
-                published = write_generation(self._workspace, draft, choice.pieces, listed)
+                    filled = filled_generation(draft, pieces())
+                    return replace(self._result, generation=filled, filtered=filtered)
+                published = write_generation(self._workspace, draft, pieces, listed)
                 if published.attempt == draft.attempt:
-                    return replace(choice.result, generation=published, filtered=published.filtered)
+                    return replace(self._result, generation=published, filtered=published.filtered)
+
+    def _pieces(
+        self, found: Sequence[Generation], known: DiskDict, left_out: KnownFiltered, begin: int
+    ) -> Iterator[Piece]:
+        """Yield the pieces to cut: documents whose id is not in the plan, whatever its content was.
+
+        `_result` and `_readmitted` are of the last complete pass.
+
+        Args:
+            found: The generations of the plan.
+            known: Number of the content by document id; number of the version by `_file_entry`.
+            left_out: Documents in older lists of excluded documents.
+            begin: First dataset index.
+
+        Raises:
+            UsageError: A known document was requested with pages that are not in the plan. Raised at the end.
+        """
+        known_count = copies = differing = changed = 0
+        examples: list[str] = []
+        changed_examples: list[str] = []
+        readmitted: Counter[str] = Counter()
+        differing_by_id: dict[str, PlannedDocument] = {}
+        index = begin
+        for members in self._members():
+            new: list[PlannedDocument] = []
+            for document in members:
+                content = known.get(document.id)
+                if content is None:
+                    new.append(document)
+                    continue
+                known_count += 1
+                if content not in contents_of(document):
+                    differing += 1
+                    differing_by_id.setdefault(document.id, document)
+                    examples.append(document.source)
+            for document in new:
+                planned = known.get(_file_entry(document.source, document.relative))
+                if planned is not None and document.version and planned != number_of(document.version):
+                    changed += 1
+                    changed_examples.append(document.source)
+                if cause := left_out.cause(document.id, document.version):
+                    readmitted[cause] += 1
+            del examples[_MOST_EXAMPLES:], changed_examples[_MOST_EXAMPLES:]
+            if not new:
+                continue
+            first = new[0]
+            aliases = tuple(dict.fromkeys(other.relative for other in new[1:] if other.relative != first.relative))
+            copies += len(aliases)
+            part = DocumentPart(
+                document_id=first.id,
+                source=first.source,
+                relative=first.relative,
+                version=first.version,
+                pages=first.pages,
+                page_total=first.page_total,
+                first_index=0,
+                aliases=aliases,
+                reason=first.reason,
+                detail=first.detail,
+                estimate=first.estimate,
+                wanted=ALL_PAGES if first.pages else first.wanted,
+            )
+            yield Piece(part, range(index, index + part.reserved))
+            index += part.reserved
+        self._readmitted = dict(readmitted)
+        self._result = PlanResult(
+            None,
+            known_count,
+            differing,
+            copies,
+            tuple(examples),
+            changed=changed,
+            changed_examples=tuple(changed_examples),
+        )
+        if differing_by_id:
+            check_pages(self._workspace, found, differing_by_id)
 
     def _members(self) -> Iterator[list[PlannedDocument]]:
         """Yield the documents in order, each followed by its copies with the same content."""
         with self._path.open("rb") as lines:
             for number, line in enumerate(lines):
-                document = document_from_json(codec.load(line, str(self._path)))
+                value = codec.load(line, str(self._path))
+                value["pages"], value["wanted"] = (
+                    codec.pages_from_text(value["pages"]),
+                    PageSelection(**value["wanted"]),
+                )
+                document = PlannedDocument(**{**value, "reason": Reason(value["reason"]) if value["reason"] else None})
                 others = self._aliases.get(number, ())
                 yield [document, *(replace(document, source=source, relative=path) for source, path in others)]

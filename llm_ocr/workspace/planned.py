@@ -2,13 +2,13 @@
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Self
 
 from llm_ocr.documents.manifests import PageRanges, parse_pages
-from llm_ocr.types import ALL_PAGES, DocumentPart, PageSelection, Reason
+from llm_ocr.types import ALL_PAGES, PageSelection, Reason
 from llm_ocr.workspace import codec
 from llm_ocr.workspace.codec import document_id
 
@@ -127,27 +127,6 @@ class PlannedDocument:
         return document_id(self.document_id, relative=name, version=self.version, source=self.source)
 
 
-_FIELDS = tuple(column.name for column in fields(PlannedDocument))
-
-
-def part_of(document: PlannedDocument, aliases: tuple[str, ...]) -> DocumentPart:
-    """Return the document as a plan entry with all its pages in one part."""
-    return DocumentPart(
-        document_id=document.id,
-        source=document.source,
-        relative=document.relative,
-        version=document.version,
-        pages=document.pages,
-        page_total=document.page_total,
-        first_index=0,
-        aliases=aliases,
-        reason=document.reason,
-        detail=document.detail,
-        estimate=document.estimate,
-        wanted=ALL_PAGES if document.pages else document.wanted,
-    )
-
-
 def counted_content(version: str, pages: Iterable[int]) -> str:
     """Return the text that identifies a counted document."""
     return f"{version}\0{codec.pages_to_text(pages)}"
@@ -170,16 +149,3 @@ def contents_of(document: PlannedDocument) -> tuple[int, ...]:
     version = document.version
     texts = (content_of(document), asked_content(version, document.wanted), counted_content(version, ()))
     return tuple(number_of(text) for text in texts)
-
-
-def document_to_json(document: PlannedDocument) -> dict[str, Any]:
-    """Return JSON values for the spool."""
-    value = {name: getattr(document, name) for name in _FIELDS}  # `asdict` would copy all pages
-    return value | {"pages": codec.pages_to_text(document.pages), "wanted": codec.wanted_to_json(document.wanted)}
-
-
-def document_from_json(value: Mapping[str, Any]) -> PlannedDocument:
-    """Parse a value made by `document_to_json`."""
-    reason = Reason(value["reason"]) if value["reason"] else None
-    pages, wanted = codec.pages_from_text(value["pages"]), PageSelection(**value["wanted"])
-    return PlannedDocument(**{**value, "pages": pages, "wanted": wanted, "reason": reason})

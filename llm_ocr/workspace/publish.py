@@ -5,42 +5,84 @@ marker counts permanently.
 
 <stage>/<key>/<xx>/<unit>/<attempt>.parquet  <xx>: two hex digits of a hash of the unit's id, to keep folders small
 <stage>/<key>/<xx>/<unit>.done
+
+Copies of many markers in one object let readers of a large run need few requests:
+
+<stage>/<key>/markers/<group>-<units>.json   {"format": 1, "markers": {key: [version, marker]}}
+<stage>/<key>/markers/<group>-<units>.claim  the worker that writes it
+
+A group has the markers of the folders `<xx>` that begin with the same digits, or all. In Assemble, the notes on views
+of its items are copied as well. A copy counts only if the listing shows the object with the version of the copy. The
+objects therefore decide alone what is published. Without copies, or with copies of another format, readers get each
+object.
 """
 
 import contextlib
 import hashlib
 import logging
+import secrets
 import time
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, StrictFloat, StrictInt, TypeAdapter
 
-from llm_ocr.errors import ObjectNotFound, StageMissing, StorageError, WorkspaceError
-from llm_ocr.results.routing import GAIN
-from llm_ocr.storage import ObjectInfo
-from llm_ocr.types import Counts, FieldsRecord, FigureRecord, PageRecord, Reason, Status, Unit
+from llm_ocr.errors import ObjectExists, ObjectNotFound, StageMissing, StorageError, WorkspaceError
+from llm_ocr.storage import ObjectInfo, ObjectStore
+from llm_ocr.types import Counts
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.codec import read_ahead
-from llm_ocr.workspace.marker import CompactedMarkers, attempt_id, remove_lost, settle, slept_since
-from llm_ocr.workspace.superseding import (
-    SUPERSEDED,
-    Extra,
-    ledger_extra,
-    not_ok_extra,
-    quality_extra,
-    superseded_extra,
-    undescribed_extra,
-)
+from llm_ocr.workspace.summaries import Example, Extra, Summary, varied
 
 _log = logging.getLogger(__name__)
 
 _DONE = ".done"
 
-#: Upper limit of failures in a marker; the rows contain all of them.
-MOST_EXAMPLES = 5
+#: `clean` removes old data without a marker as leftovers (see `stages.clean`). A process that was suspended longer than
+#: this number of seconds between data and marker checks that its data still exist.
+LOOK_AGAIN_AFTER = 60.0
+
+# The publishing rule.
+
+
+def attempt_id() -> str:
+    """Return a unique id: 16 hex digits from the system's source of randomness."""
+    return secrets.token_hex(8)
+
+
+def slept_since(begun: float) -> bool:
+    """Return whether data written at `begun` (`time.time()`) must be checked again before a marker names them."""
+    return time.time() - begun > LOOK_AGAIN_AFTER
+
+
+def settle(store: ObjectStore, key: str, marker: bytes) -> bytes:
+    """Create the marker and return the stored one: `marker` itself, or an earlier attempt's.
+
+    `marker` must contain an attempt id, so that no other attempt's marker is equal. After an error that leaves the
+    outcome open, the marker is read back. The error is raised only if there is no marker.
+    """
+    try:
+        store.create(key, marker)
+    except StorageError as error:
+        try:
+            return store.get(key)
+        except ObjectNotFound:
+            if not isinstance(error, ObjectExists):
+                raise error from None
+            raise StorageError(f"{store.url}: {key} disappeared", hint="Run the same command again.") from error
+    return marker
+
+
+def remove_lost(store: ObjectStore, key: str) -> None:
+    """Remove an object that another attempt's marker has made useless. On failure, leave it to `clean`."""
+    try:
+        store.delete(key)
+    except StorageError as error:
+        _log.warning("%s remains until `llm-ocr clean`: %s", key, error)
+
+
+# Markers.
 
 
 class NotConserved(WorkspaceError):
@@ -49,47 +91,6 @@ class NotConserved(WorkspaceError):
 
 class DataDamaged(StorageError):
     """Error for data of a marker that are missing or changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """Failed page, for messages. `page` is None for a document that could not be opened."""
-
-    page_id: str
-    source: str
-    page: int | None
-    reason: str
-    detail: str = ""
-
-
-def varied(examples: Iterable[Example]) -> tuple[Example, ...]:
-    """Return at most `MOST_EXAMPLES` in their order: one of each reason before a second one of any reason."""
-    found = list(examples)
-    seen: Counter[str] = Counter()
-    turns: list[tuple[int, int]] = []  # number of earlier examples of the reason, and place
-    for place, example in enumerate(found):
-        turns.append((seen[example.reason], place))
-        seen[example.reason] += 1
-    return tuple(found[place] for place in sorted(place for _, place in sorted(turns)[:MOST_EXAMPLES]))
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Summary of a unit's rows in its marker, sufficient for `status` of a million pages.
-
-    `counts` are pages (in Assemble too); in Fields, documents. `figures` are figures: Extract fills `expected` only,
-    Describe all counts. `reasons` counts rows that are not ok by reason. `seconds` is the sum over the rows.
-    """
-
-    counts: Counts = field(default_factory=Counts)
-    figures: Counts = field(default_factory=Counts)
-    tokens_in: int = 0
-    tokens_out: int = 0
-    seconds: float = 0.0
-    reasons: Mapping[str, int] = field(default_factory=dict)
-    examples: tuple[Example, ...] = ()
-    replaces: int = 0
-    extra: Mapping[str, Any] = field(default_factory=dict)  # JSON values that only this stage uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,120 +319,117 @@ def _marker_of(value: Mapping[str, Any], workspace: Workspace, unit: str) -> Mar
     return Marker(**found, summary=summary)
 
 
-#: In `Summary.extra` of Extract: requests beyond the first of each page.
-RETRIES = "retries"
-#: In `Summary.extra` of Extract in hybrid runs: pages that a model read after the CPU engine, and those of them whose
-#: row is the model's.
-SENT = "sent"
-#: In `Summary.extra` of Extract, if documents were not counted in the plan: their number, and the pages that the plan
-#: assumed for the unit.
-ESTIMATED, PLANNED = "estimated", "planned"
-#: In `Summary.extra` of Extract: true for a unit of a retry that was given up.
-GIVEN_UP = "given_up"
+# Copies of markers.
+
+#: Format of objects with copies.
+FORMAT = 1
+#: Fewest markers of an object: fewer are read as fast one by one.
+LEAST = 200
+#: Name of the group of a plan with a single group.
+ALL = "all"
+
+_FOLDER = "markers"
+_SUFFIX, _CLAIM = ".json", ".claim"
 
 
-def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
-    """Return the summary of a unit of Extract. `expected` comes from the plan, so that publishing detects a lost row.
+class CompactedMarkers:
+    """The copies of a stage's markers. Memory holds those of one group; ask for the markers in key order."""
 
-    Documents of the unit that the plan did not count have been counted by now.
+    def __init__(self, store: ObjectStore, stage: str, key: str) -> None:
+        self._store = store
+        self._objects = {group: name for group, (_, name) in objects(store, stage, key).items()}
+        self._group = ""
+        self._copies: Mapping[str, Any] = {}
+
+    def find(self, marker: str, version: str) -> dict[str, Any] | None:
+        """Return the content of the marker with this key and version; None if there is no copy."""
+        folder = marker.split("/")[2]
+        group = next((name for name in (folder, folder[:1], ALL) if name in self._objects), "")
+        if not group:
+            return None
+        if group != self._group:
+            self._group, self._copies = group, self._read(self._objects[group])
+        match self._copies.get(marker):
+            case [str(copied), dict(content)] if copied == version:
+                return content
+        return None
+
+    def among(self, versions: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the key and the content of each object of these versions, by key, that has a copy."""
+        for name in self._objects.values():
+            for key, copied in self._read(name).items():
+                match copied:
+                    case [str(version), dict(content)] if versions.get(key) == version:
+                        yield key, content
+
+    def _read(self, name: str) -> Mapping[str, Any]:
+        try:
+            value = codec.load(self._store.get(name), name)
+        except (ObjectNotFound, WorkspaceError):  # `clean` removed it, or it is damaged: the markers themselves remain
+            return {}
+        markers = value.get("markers")
+        return markers if value.get("format") == FORMAT and isinstance(markers, dict) else {}
+
+
+def objects(store: ObjectStore, stage: str, key: str) -> dict[str, tuple[int, str]]:
+    """Return the object with the most markers of each group: the number of its markers, and its key."""
+    found: dict[str, tuple[int, str]] = {}
+    for info in store.list(f"{stage}/{key}/{_FOLDER}/"):
+        group, _, units = info.key.rpartition("/")[2].removesuffix(_SUFFIX).partition("-")
+        if info.key.endswith(_SUFFIX) and units.isdecimal():
+            found[group] = max(found.get(group, (0, "")), (int(units), info.key))
+    return found
+
+
+def is_copy(name: str) -> bool:
+    """Return whether a key is of an object with copies, or of a claim of one."""
+    segments = name.split("/")
+    return len(segments) == 4 and segments[2] == _FOLDER
+
+
+def is_outdated(store: ObjectStore, name: str) -> bool:
+    """Return whether no reader needs an object: claims, and copies of fewer markers than another object has."""
+    stage, key, _, file = name.split("/")
+    return objects(store, stage, key).get(file.partition("-")[0], (0, ""))[1] != name
+
+
+def compact(
+    store: ObjectStore, stage: str, key: str, digits: str, units: int, beside: Callable[[str], str] | None = None
+) -> None:
+    """Copy the markers of a group into one object, unless units are unfinished or another worker copies them.
+
+    Args:
+        store: the store.
+        stage: the stage.
+        key: its key.
+        digits: the first digits of the group's folders; empty for all.
+        units: the number of units that the plan has in the group.
+        beside: returns the key of an object to copy as well, if it exists, from the unit's name.
+
+    Raises:
+        StorageError: the markers could not be read, or the copies not written.
+        WorkspaceError: a marker is damaged.
     """
-    repeated = {row.page_id for row in unit.repeats}  # where these failed, an older row is effective
-    failed = [record for record in records if record.status is Status.FAILED and record.page_id not in repeated]
-    examples = (
-        Example(
-            record.page_id,
-            record.source,
-            record.page_number,
-            record.reason.value if record.reason else "",
-            record.detail,
-        )
-        for record in failed
-    )
-    retries = sum(max(0, sum(GAIN not in attempt for attempt in record.attempts) - 1) for record in records)
-    hybrid = [record for record in records if record.attempts and GAIN in record.attempts[0]]
-    sent = [record for record in hybrid if GAIN not in record.attempts[-1]]
-    return Summary(
-        counts=_counts(unit.expected, (record.status for record in records)),
-        figures=Counts(expected=sum(len(record.figures) for record in records)),
-        tokens_in=sum(record.tokens_in for record in records),
-        tokens_out=sum(record.tokens_out for record in records),
-        seconds=sum(record.seconds for record in records),
-        reasons=_reasons(record.reason for record in records),
-        examples=varied(examples),
-        replaces=unit.replaces,
-        extra={
-            **({ESTIMATED: unit.estimated, PLANNED: unit.planned} if unit.estimated else {}),
-            **({RETRIES: retries} if retries else {}),
-            **({SENT: [len(sent), sum(record.text_source == "model" for record in sent)]} if hybrid else {}),
-            **quality_extra(records),
-            **ledger_extra(records),
-            **superseded_extra(unit, records),
-        },
-    )
+    folder = f"{stage}/{key}/"
+    prefix = folder + digits + ("/" if len(digits) == 2 else "")
+    versions = {info.key: info.version for info in store.list(prefix) if info.key.endswith(_DONE)}
+    if len(versions) < units:
+        return
+    name = f"{folder}{_FOLDER}/{digits or ALL}-{units:07d}"
+    try:
+        store.create(name + _CLAIM, b"")
+    except ObjectExists:
+        return
 
+    def copy(key: str) -> tuple[str, list[object]] | None:
+        try:
+            data, version = store.fetch(key)
+        except ObjectNotFound:  # removed meanwhile, or the item has no note
+            return None
+        return key, [version, codec.load(data, f"{store.url}: {key}")]
 
-@dataclass(frozen=True, slots=True)
-class Again:
-    """Pages that finished units of a retry read again, and pages that were given up before.
-
-    The older row of `kept` pages is effective, or both rows are failed. The rows of `equal` pages are equally good.
-    """
-
-    read: int = 0
-    kept: int = 0
-    equal: int = 0
-    given_up: int = 0
-
-    def __add__(self, other: "Again") -> "Again":
-        kept, equal, given_up = self.kept + other.kept, self.equal + other.equal, self.given_up + other.given_up
-        return Again(self.read + other.read, kept, equal, given_up)
-
-
-def read_again(summary: Summary) -> Again:
-    """Return the result of a finished unit of a retry."""
-    if summary.extra.get(GIVEN_UP):
-        return Again(given_up=summary.counts.expected)
-    entry = summary.extra.get(SUPERSEDED, {})
-    kept: Sequence[str] = entry.get("kept", ())
-    failed = summary.counts.failed - int(entry.get("statuses", {}).get(Status.FAILED.value, 0))
-    return Again(summary.counts.expected, len(kept) + failed, int(entry.get("equal", 0)))
-
-
-def correction(summary: Summary) -> int:
-    """Return the rows of a finished unit of Extract minus the rows that the plan assumed. May be negative."""
-    return summary.counts.expected - int(summary.extra.get(PLANNED, summary.counts.expected))
-
-
-def figures_summary(expected: int, records: Sequence[FigureRecord], *, replaces: int = 0) -> Summary:
-    """Return the summary of a unit of Describe. `expected` is the number of figures that Extract found in the unit."""
-    return Summary(
-        figures=_counts(expected, (record.status for record in records)),
-        tokens_in=sum(record.tokens_in for record in records),
-        tokens_out=sum(record.tokens_out for record in records),
-        seconds=sum(record.seconds for record in records),
-        reasons=_reasons(record.reason for record in records),
-        replaces=replaces,
-        extra={**not_ok_extra(records), **undescribed_extra(records)},
-    )
-
-
-def fields_summary(expected: int, records: Sequence[FieldsRecord]) -> Summary:
-    """Return the summary of an item of Fields, whose counts are documents. `expected` comes from the plan."""
-    failed = [record for record in records if record.status is Status.FAILED]
-    return Summary(
-        counts=_counts(expected, (record.status for record in records)),
-        tokens_in=sum(record.tokens_in for record in records),
-        tokens_out=sum(record.tokens_out for record in records),
-        seconds=sum(record.seconds for record in records),
-        reasons=_reasons(record.reason for record in records),
-        examples=varied(Example(one.document_id, one.source, None, str(one.reason), one.detail) for one in failed),
-    )
-
-
-def _counts(expected: int, statuses: Iterable[Status]) -> Counts:
-    found = Counter(statuses)
-    return Counts(expected, found[Status.OK], found[Status.DEGRADED], found[Status.FAILED])
-
-
-def _reasons(reasons: Iterable[Reason | None]) -> dict[str, int]:
-    return dict(Counter(reason.value for reason in reasons if reason is not None))
+    keys = list(versions)
+    if beside is not None:
+        keys += (beside(marker.rpartition("/")[2].removesuffix(_DONE)) for marker in versions)
+    copies = dict(filter(None, codec.read_ahead(copy, keys, "markers")))
+    store.create(name + _SUFFIX, codec.dump({"format": FORMAT, "markers": copies}))

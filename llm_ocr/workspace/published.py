@@ -25,7 +25,7 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import Item
 from llm_ocr.workspace.keys import EXTRACT, FIELDS
 from llm_ocr.workspace.publish import Marker, data_damaged, find_marker, read_data
-from llm_ocr.workspace.superseding import effective_rows, kept_pages
+from llm_ocr.workspace.summaries import effective_rows, kept_pages
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Plan pages again: a new generation with failed pages, pages of low quality, or the pages of a list.
 
 `retry-failed` plans them with the settings of the workspace, `repair` with settings of its own. The older rows stay
-in their units. The marker of the new unit records which row of a page is effective (`superseding.gain`).
+in their units. The marker of the new unit records which row of a page is effective (`summaries.gain`).
 """
 
 import asyncio
@@ -32,8 +32,8 @@ from llm_ocr.workspace.items import whole_documents
 from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.plan import SMALL_PLAN
 from llm_ocr.workspace.planned import PlannedDocument, place_of
-from llm_ocr.workspace.publish import Marker, Summary, iter_markers, read_data
-from llm_ocr.workspace.superseding import LOW_QUALITY, RANKS, has_below, kept_pages, ledger_of
+from llm_ocr.workspace.publish import Marker, iter_markers, read_data
+from llm_ocr.workspace.summaries import LOW_QUALITY, RANKS, Summary, has_below, kept_pages, ledger_of
 
 #: Opens a document again and counts its pages, with the currently known passwords.
 Reopen = Callable[[DocumentPart], Awaitable[PlannedDocument]]
@@ -100,21 +100,13 @@ class NamedPages:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Pages to read again. A page is chosen if its effective row meets one of the conditions.
+    """Pages to read again. A page is chosen if its effective row meets one of the conditions."""
 
-    Attributes:
-        statuses: The row has one of these statuses.
-        unbalanced: The row has unread ink or unsupported text, by its shares or by its reason.
-        below: The row has a quality below this.
-        named: The list names the page.
-        most: Upper limit of pages; the worst are first. None for no limit.
-    """
-
-    statuses: frozenset[Status] = frozenset({Status.FAILED})
-    unbalanced: bool = False
-    below: float | None = None
-    named: NamedPages | None = None
-    most: int | None = None
+    statuses: frozenset[Status] = frozenset({Status.FAILED})  # the row has one of these statuses
+    unbalanced: bool = False  # the row has unread ink or unsupported text, by its shares or by its reason
+    below: float | None = None  # the row has a quality below this
+    named: NamedPages | None = None  # the list names the page
+    most: int | None = None  # upper limit of pages; the worst are first. None for no limit.
 
     def may_have(self, summary: Summary) -> bool:
         """Return whether a unit may have such pages, according to its marker."""

@@ -1,24 +1,26 @@
 """Progress of a run, computed from markers only. No row is read."""
 
+import heapq
 import html
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
-from llm_ocr.types import Counts, InkTotals, plural
+from llm_ocr.types import Counts, InkTotals, Status, page_id, plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.codec import parse_unit_id
+from llm_ocr.workspace.codec import parse_item_name, parse_unit_id
 from llm_ocr.workspace.generations import (
     Generation,
+    Kind,
     Repair,
     counts_of,
     examples_of,
     filtered_to_json,
     generations,
     totals_of,
+    units_of,
 )
-from llm_ocr.workspace.items import parse_item_name
 from llm_ocr.workspace.keys import (
     ASSEMBLE,
     DESCRIBE,
@@ -33,33 +35,29 @@ from llm_ocr.workspace.keys import (
     stage_keys,
     stages_in,
 )
-from llm_ocr.workspace.marker import objects
 from llm_ocr.workspace.metrics import Spending, hours_cost, pages_per_second, spendings, total_cost
-from llm_ocr.workspace.publish import (
+from llm_ocr.workspace.publish import check_conserved, done_units, iter_markers, objects
+from llm_ocr.workspace.summaries import (
+    BINS,
     ESTIMATED,
+    LOW_QUALITY,
+    NOT_OK,
+    QUALITY,
     RETRIES,
     SENT,
-    Again,
-    Example,
-    check_conserved,
-    correction,
-    done_units,
-    iter_markers,
-    read_again,
-    varied,
-)
-from llm_ocr.workspace.superseding import (
-    LOW_QUALITY,
+    SUPERSEDED,
     UNBALANCED,
     UNDESCRIBED,
     WORST,
-    QualitySum,
-    SupersededSum,
+    Again,
+    Example,
     UnbalancedPage,
     WeakPage,
+    correction,
     ledger_of,
-    newest_units,
     rank,
+    read_again,
+    varied,
     worst_sides,
 )
 from llm_ocr.workspace.verdict import Verdict, overall, verdict_from_json
@@ -233,6 +231,16 @@ class RunStatus:
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         asked = {"fields": {**asdict(self.fields), "reasons": dict(self.field_reasons)}}
+        ledger = None
+        if self.ledger.accounted is not None:
+            ledger = {
+                "ink_accounted": round(self.ledger.accounted, 6),
+                "pages": self.ledger.pages,
+                "unread_pages": self.ledger.unread_pages,
+                "unsupported_pages": self.ledger.unsupported_pages,
+                "worst_unread": [asdict(page) for page in self.unread],
+                "worst_unsupported": [asdict(page) for page in self.unsupported],
+            }
         return {
             "workspace": self.url,
             "model": self.model or None,
@@ -251,7 +259,7 @@ class RunStatus:
             "filtered": filtered_to_json(self.filtered, self.filtered_examples),
             "quality": list(self.quality) or None,
             "worst": [asdict(page) for page in self.worst],
-            "ledger": None if self.ledger.accounted is None else self._ledger_json(self.ledger.accounted),
+            "ledger": ledger,
             "repairs": [repair.to_json() for repair in self.repairs],
             "pages_per_second": None if self.pages_per_second is None else round(self.pages_per_second, 3),
             "limit": None if self.limit is None else self.limit.to_json(),
@@ -259,15 +267,20 @@ class RunStatus:
             "workers": [worker.to_json() for worker in self.workers],
         }
 
-    def _ledger_json(self, accounted: float) -> dict[str, Any]:
-        return {
-            "ink_accounted": round(accounted, 6),
-            "pages": self.ledger.pages,
-            "unread_pages": self.ledger.unread_pages,
-            "unsupported_pages": self.ledger.unsupported_pages,
-            "worst_unread": [asdict(page) for page in self.unread],
-            "worst_unsupported": [asdict(page) for page in self.unsupported],
-        }
+
+@dataclass(slots=True)
+class _Superseded:
+    """Sum over superseded rows. `kept`: pairs of a unit and a page that it repeated, whose older row stays effective.
+
+    `figures`: number of figures on pages of these rows, by the row's unit and page.
+    """
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    bins: Counter[int] = field(default_factory=Counter)
+    ledger: InkTotals = field(default_factory=InkTotals)
+    kept: set[tuple[str, str]] = field(default_factory=set)
+    figures: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -287,10 +300,11 @@ class _Sum:
     correction: int = 0  # correction of the pages that the plan expected of them
     reasons: Counter[str] = field(default_factory=Counter)
     examples: list[tuple[str, Example]] = field(default_factory=list)  # each with its unit
-    quality: QualitySum = field(default_factory=QualitySum)
-    superseded: SupersededSum = field(default_factory=SupersededSum)
+    bins: list[int] = field(default_factory=lambda: [0] * BINS)  # pages by score
+    weak: list[tuple[str, WeakPage]] = field(default_factory=list)  # the worst pages, each with its unit
     ledger: InkTotals = field(default_factory=InkTotals)
     unbalanced: list[tuple[str, UnbalancedPage]] = field(default_factory=list)  # each with its unit
+    superseded: _Superseded = field(default_factory=_Superseded)
     again: dict[int, Again] = field(default_factory=dict)  # by generation, of repairs
 
     def stage(self, key: str | None, total: int) -> StageStatus:
@@ -354,7 +368,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         ASSEMBLE: newest_key(workspace, ASSEMBLE, known=known),
     }
     repairs = {one.number: one.repair for one in found if one.repair is not None}
-    extracted = _sum(workspace, EXTRACT, keys[EXTRACT], QualitySum(worst), repairs=repairs)
+    extracted = _sum(workspace, EXTRACT, keys[EXTRACT], worst, repairs=repairs)
     assembled = _current(workspace, ASSEMBLE, keys[ASSEMBLE], found)
     views_key = assembled_key(workspace)
     pages_from, used_key = pages_used(workspace, views_key, known)
@@ -382,7 +396,8 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         extracted.counts.degraded - again.statuses["degraded"],
         extracted.counts.failed - again.statuses["failed"] - superseded.total(),
     )
-    figures = replace(described.figures, expected=pictured.figures.expected - pictured.superseded.found)
+    gone = sum(count for counts in pictured.superseded.figures.values() for count in counts.values())
+    figures = replace(described.figures, expected=pictured.figures.expected - gone)
     stages = {
         EXTRACT: extracted.stage(keys[EXTRACT], totals.units),
         DESCRIBE: described.stage(keys[DESCRIBE], totals.units),
@@ -390,13 +405,13 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
     }
     asked = _Sum()
     if (asked_key := newest_key(workspace, FIELDS)) is not None:
-        asked = _asked(workspace, asked_key, found)
+        asked = _sum(workspace, FIELDS, asked_key, current=_current(workspace, FIELDS, asked_key, found))
         stages[FIELDS] = asked.stage(asked_key, totals.items)
     failures = used.examples
-    weak = [(unit, page) for unit, page in extracted.quality.named() if (unit, page.page_id) not in again.kept]
+    weak = [(unit, page) for unit, page in extracted.weak if (unit, page.page_id) not in again.kept]
     unbalanced = [(unit, page) for unit, page in extracted.unbalanced if (unit, page.page_id) not in again.kept]
     named = {entry.page_id for entries in (failures, weak, unbalanced) for _, entry in entries}
-    newest = newest_units(workspace, found, extracted.done, again.kept, named)
+    newest = _newest_units(workspace, found, extracted, named)
     unread, unsupported = worst_sides(_effective(unbalanced, newest), worst)
     if found and stages[EXTRACT].finished:
         check_conserved(pages, workspace.url)
@@ -423,7 +438,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         workers=tuple(spendings(workspace)),
         estimated=totals.estimated > extracted.estimated,
         model=str(key_settings(workspace, EXTRACT, keys[EXTRACT] or "", known).get("reader", {}).get("model") or ""),
-        quality=extracted.quality.without(again.bins),
+        quality=tuple(count - again.bins[place] for place, count in enumerate(extracted.bins) if any(extracted.bins)),
         worst=tuple(sorted(_effective(weak, newest), key=rank)[:worst]),
         ledger=extracted.ledger - again.ledger,
         unread=tuple(unread),
@@ -444,54 +459,103 @@ def _sum(
     workspace: Workspace,
     stage: str,
     key: str | None,
-    quality: QualitySum | None = None,
-    without: SupersededSum | None = None,
+    worst: int = WORST,
+    without: _Superseded | None = None,
     repairs: Container[int] = (),
+    current: Container[str] | None = None,
 ) -> _Sum:
     """Sum the markers of a stage.
 
-    `without` has the figures on superseded rows, which Describe subtracts. `repairs` are generations to sum apart.
+    `without` has the figures on superseded rows, which Describe subtracts. `repairs` are generations to sum apart. Of
+    units that are not `current`, only the costs are summed.
     """
-    total = _Sum(quality=quality or QualitySum())
-    if key is None:
-        return total
-    for marker in iter_markers(workspace, stage, key):
-        summary = marker.summary
-        total.done.add(marker.unit)
-        total.counts += summary.counts
-        total.figures += summary.figures
+    total = _Sum()
+    most_weak = max(_MOST_CANDIDATES, 2 * worst)  # newer rows may supersede many of them
+    old = total.superseded
+    for marker in iter_markers(workspace, stage, key) if key else ():
+        unit, summary, extra = marker.unit, marker.summary, marker.summary.extra
         total.tokens_in += summary.tokens_in
         total.tokens_out += summary.tokens_out
         total.seconds += summary.seconds
-        total.retries += int(summary.extra.get(RETRIES, 0))
-        if SENT in summary.extra:
-            sent, better = summary.extra[SENT]
+        if current is not None and unit not in current:
+            continue
+        total.done.add(unit)
+        total.counts += summary.counts
+        total.figures += summary.figures
+        total.retries += int(extra.get(RETRIES, 0))
+        if SENT in extra:
+            sent, better = extra[SENT]
             before = total.sent or (0, 0)
             total.sent = before[0] + int(sent), before[1] + int(better)
-        generation = parse_unit_id(marker.unit)[0]
-        if generation in repairs:
+        if repairs and (generation := parse_unit_id(unit)[0]) in repairs:
             total.again[generation] = total.again.get(generation, Again()) + read_again(summary)
-        total.estimated += int(summary.extra.get(ESTIMATED, 0))
+        total.estimated += int(extra.get(ESTIMATED, 0))
         total.correction += correction(summary)
         total.reasons.update(summary.reasons)
-        total.quality.add(marker.unit, summary.extra)
-        total.superseded.add(marker.unit, summary.extra)
-        total.ledger += ledger_of(summary.extra)
-        total.unbalanced += [(marker.unit, UnbalancedPage(**page)) for page in summary.extra.get(UNBALANCED, ())]
+        total.ledger += ledger_of(extra)
+        if quality := extra.get(QUALITY):
+            total.bins = [count + more for count, more in zip(total.bins, quality["bins"], strict=True)]
+            total.weak += [(unit, WeakPage(**page)) for page in quality["worst"]]
+            if len(total.weak) > 2 * most_weak:
+                total.weak = heapq.nsmallest(most_weak, total.weak, key=lambda entry: rank(entry[1]))
+        total.unbalanced += [(unit, UnbalancedPage(**page)) for page in extra.get(UNBALANCED, ())]
         if len(total.unbalanced) > 4 * _MOST_CANDIDATES:
             sides = worst_sides([page for _, page in total.unbalanced], _MOST_CANDIDATES)
-            worst = {id(page) for side in sides for page in side}
-            total.unbalanced = [entry for entry in total.unbalanced if id(entry[1]) in worst]
+            kept = {id(page) for side in sides for page in side}
+            total.unbalanced = [entry for entry in total.unbalanced if id(entry[1]) in kept]
+        if superseded := extra.get(SUPERSEDED):
+            old.statuses.update(superseded["statuses"])
+            old.reasons.update(superseded["reasons"])
+            old.bins.update({int(place): count for place, count in superseded["bins"].items()})
+            old.kept.update((unit, page) for page in superseded["kept"])
+            old.ledger += ledger_of(superseded)
+            for by, page, count in superseded.get("figures", ()):
+                old.figures.setdefault(by, {})[page] = count
         if without is not None:
-            gone, reasons = without.described(marker.unit, summary.extra)
+            replaced = without.figures.get(unit, {})
+            gone, reasons = _described(extra, replaced)
             total.figures -= gone
             total.reasons -= reasons
-            replaced = without.figures.get(marker.unit, {})
-            undescribed: Mapping[str, int] = summary.extra.get(UNDESCRIBED, {})
+            undescribed: Mapping[str, int] = extra.get(UNDESCRIBED, {})
             total.undescribed += sum(count for page, count in undescribed.items() if page not in replaced)
         if len(total.examples) < _MOST_CANDIDATES:
-            total.examples += [(marker.unit, example) for example in summary.examples]
+            total.examples += [(unit, example) for example in summary.examples]
     return total
+
+
+def _described(extra: Mapping[str, Any], pages: Mapping[str, int]) -> tuple[Counts, Counter[str]]:
+    """Return the status counts of the figures of these pages, from a marker of Describe, and reasons of those not ok.
+
+    `pages` has the number of figures on each page.
+    """
+    statuses: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for page, status, reason, count in extra.get(NOT_OK, ()) if pages else ():
+        if page in pages:
+            statuses[status] += count
+            reasons.update({reason: count} if reason else {})
+    found, degraded, failed = sum(pages.values()), statuses[Status.DEGRADED], statuses[Status.FAILED]
+    return Counts(found, found - degraded - failed, degraded, failed), reasons
+
+
+def _newest_units(
+    workspace: Workspace, found: Iterable[Generation], extracted: _Sum, pages: Collection[str]
+) -> dict[str, str]:
+    """Return the newest finished retry that supersedes each of these pages; pages without a retry are missing.
+
+    Entries for these pages in older markers are outdated.
+    """
+    newest: dict[str, str] = {}
+    retries = (generation for generation in found if pages and generation.kind is Kind.RETRY)
+    for unit in (unit for generation in retries for unit in units_of(workspace, generation)):
+        if unit.id not in extracted.done:
+            continue
+        # Ids of documents too: pages supersede the row of a document that could not be opened.
+        repeated = (page_id(part.document_id, number) for part in unit.parts for number in (None, *part.pages))
+        kept = extracted.superseded.kept
+        effective = (page for page in repeated if page in pages and (unit.id, page) not in kept)
+        newest.update(dict.fromkeys(effective, unit.id))
+    return newest
 
 
 def pages_used(workspace: Workspace, key: str | None, known: KnownKeys = NO_KEYS) -> tuple[str, str | None]:
@@ -503,19 +567,6 @@ def pages_used(workspace: Workspace, key: str | None, known: KnownKeys = NO_KEYS
     if "pages_from" not in made:
         return EXTRACT, newest_key(workspace, EXTRACT, known=known)
     return str(made["pages_from"]), str(made["extract"])
-
-
-def _asked(workspace: Workspace, key: str, found: Sequence[Generation]) -> _Sum:
-    """Sum the markers of Fields. Counts and reasons are those of the newest generation of each item."""
-    total = _Sum(done=_current(workspace, FIELDS, key, found))
-    for marker in iter_markers(workspace, FIELDS, key):
-        total.tokens_in += marker.summary.tokens_in
-        total.tokens_out += marker.summary.tokens_out
-        total.seconds += marker.summary.seconds
-        if marker.unit in total.done:
-            total.counts += marker.counts
-            total.reasons.update(marker.summary.reasons)
-    return total
 
 
 def _current(workspace: Workspace, stage: str, key: str | None, found: Sequence[Generation]) -> set[str]:

@@ -32,10 +32,12 @@ from llm_ocr.types import (
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key
-from llm_ocr.workspace.plan import PlannedDocument, plan_documents
-from llm_ocr.workspace.publish import done_units, figures_summary, pages_summary, publish
+from llm_ocr.workspace.plan import PlannedDocument
+from llm_ocr.workspace.publish import done_units, publish
 from llm_ocr.workspace.retry import plan_retry
+from llm_ocr.workspace.summaries import figures_summary, pages_summary
 from tests.fakes.crash import Crash, CrashingStore, CrashPoint
+from tests.fakes.planning import plan_documents
 
 #: Pages of a document and of a unit. A unit's dataset file has slightly more than 1 MB.
 PAGES = 3

@@ -14,11 +14,10 @@ import llm_ocr
 from llm_ocr.documents.manifests import SourceDocument, parse_pages
 from llm_ocr.documents.sources import version_of
 from llm_ocr.errors import PageFailure, UsageError
-from llm_ocr.stages.counting import PageCounter
-from llm_ocr.stages.page_estimates import CountOptions, Sizes, counted
+from llm_ocr.stages.counting import CountOptions, PageCounter, Sizes, counted
 from llm_ocr.types import Reason
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.plan import plan_stream
+from llm_ocr.workspace.plan import Planner
 from llm_ocr.workspace.planned import PlannedDocument
 
 
@@ -104,8 +103,15 @@ def test_memory_hardly_grows_with_the_number_of_documents(tmp_path):
         options = CountOptions(exact_up_to=200, sample=10)
         with Workspace.open(str(tmp_path / f"{count}"), create=True) as workspace:
             stream = counted(documents, PageCounter(Opened(), None), options)
+
+            async def plan():
+                with Planner(workspace, 2) as planner:
+                    async for document in stream:
+                        planner.add(document)
+                    planner.finish()
+
             tracemalloc.start()
-            asyncio.run(plan_stream(workspace, stream, pages_per_unit=2))
+            asyncio.run(plan())
             traced = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         return traced

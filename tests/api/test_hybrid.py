@@ -10,7 +10,7 @@ from running import FRUGALLY, cli, said, status_of
 import llm_ocr
 from llm_ocr.errors import ServerError, UsageError
 from llm_ocr.results.routing import GAIN
-from llm_ocr.stages.verifying import Verifier
+from llm_ocr.stages.readers import Verifier
 from llm_ocr.types import OcrText, Page, Reason, Status
 from llm_ocr_cpu.reader import EmbeddedReader
 from llm_ocr_simulator import running

@@ -13,7 +13,7 @@ from llm_ocr.scheduling.shards import Shard
 from llm_ocr.stages import Silent, ray
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.ray import Failure, Size, Work, Worker, reason_of, size_of
-from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import Remote
 from llm_ocr.stages.servers import Engines
 from llm_ocr.stages.sharing import Split
 from llm_ocr.workspace import Workspace, library_version

@@ -14,7 +14,7 @@ from llm_ocr.scheduling.shards import Shard
 from llm_ocr.stages import sharing
 from llm_ocr.stages.extract import extract
 from llm_ocr.stages.job import Job, Share
-from llm_ocr.stages.remote import Remote
+from llm_ocr.stages.rendering import Remote
 from llm_ocr.stages.servers import Engines
 from llm_ocr.stages.sharing import Split, split_of
 from llm_ocr.storage import Capabilities
@@ -24,9 +24,11 @@ from llm_ocr.types import Counts
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations, read_units
 from llm_ocr.workspace.keys import EXTRACT
-from llm_ocr.workspace.plan import PlannedDocument, plan_documents
-from llm_ocr.workspace.publish import Summary, publish
+from llm_ocr.workspace.plan import PlannedDocument
+from llm_ocr.workspace.publish import publish
+from llm_ocr.workspace.summaries import Summary
 from tests.fakes.memory_store import MemoryStore
+from tests.fakes.planning import plan_documents
 
 CLOUD_RUN = {"CLOUD_RUN_TASK_INDEX": "1", "CLOUD_RUN_TASK_COUNT": "3"}
 SAGEMAKER = {"SM_HOSTS": '["algo-2", "algo-1", "algo-3"]', "SM_CURRENT_HOST": "algo-2"}

@@ -16,8 +16,10 @@ from llm_ocr.stages.job import Job
 from llm_ocr.types import Counts
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, claim_key
-from llm_ocr.workspace.plan import PlannedDocument, plan_documents
-from llm_ocr.workspace.publish import Summary, publish
+from llm_ocr.workspace.plan import PlannedDocument
+from llm_ocr.workspace.publish import publish
+from llm_ocr.workspace.summaries import Summary
+from tests.fakes.planning import plan_documents
 
 UNITS = 3
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from llm_ocr.errors import LlmOcrError, UsageError
 from llm_ocr.types import Counts, Status
-from llm_ocr.workspace.publish import Example
 from llm_ocr.workspace.status import RunStatus, StageStatus
+from llm_ocr.workspace.summaries import Example
 
 
 def planned(name: str, otherwise: Any) -> Any:

@@ -9,9 +9,8 @@ from llm_ocr.cli import outcome
 from llm_ocr.cli.results import status_as_text, watch
 from llm_ocr.config.models import StatusSettings
 from llm_ocr.types import Counts
-from llm_ocr.workspace.publish import Example
 from llm_ocr.workspace.status import RunStatus, StageStatus
-from llm_ocr.workspace.superseding import WeakPage
+from llm_ocr.workspace.summaries import Example, WeakPage
 
 STATUS = RunStatus(
     url="/w",

@@ -10,8 +10,7 @@ from making import pages, text
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import PageFailure
-from llm_ocr.stages.remote import Remote
-from llm_ocr.stages.rendering import PartRenderer
+from llm_ocr.stages.rendering import PartRenderer, Remote
 from llm_ocr.types import DocumentPart, Reason
 
 

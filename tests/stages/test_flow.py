@@ -8,8 +8,9 @@ import pytest
 from llm_ocr.results.quality.scoring import rated
 from llm_ocr.results.schema import pages_from_parquet, pages_to_parquet
 from llm_ocr.stages import Silent
-from llm_ocr.stages.extract import UNITS_AT_ONCE, Extract, _join, _size, _split, finished_page
+from llm_ocr.stages.extract import UNITS_AT_ONCE, Extract, _images, _with_images, finished_page
 from llm_ocr.stages.flow import FIRST_GUESS, Admission, Caps, Flow, RowFiles, Spool
+from llm_ocr.stages.readers import Reading
 from llm_ocr.types import (
     Attempt,
     Block,
@@ -208,7 +209,7 @@ def test_rows_beyond_memory_wait_in_files_and_return_in_order(tmp_path, monkeypa
             most = len(list(tmp_path.glob("*/*")))
         return bytes([item]) * 10
 
-    spool = Spool(RowFiles(split=lambda row: (b"", row), join=lambda light, heavy: light + heavy, size=len), limit=25)
+    spool = Spool(RowFiles(lambda row: [row], lambda row, parts: parts[0]), limit=25)
     published = run([("a", list(range(8)))], work, admission=Admission(8), spool=spool)
     assert published == [("a", [bytes([item]) * 10 for item in range(8)])]
     assert most >= 5
@@ -328,7 +329,7 @@ def test_few_units_are_in_memory_while_the_store_is_slow():
             handed.append(unit.id)
             under_way -= 1
 
-        stage = Extract(Renderer(), Reader(), publish, progress, Admission(4))
+        stage = Extract(Renderer(), Reading(Reader(), Admission(4)), publish, progress)
         await asyncio.wait_for(stage.run(units()), 30)
 
     asyncio.run(main())
@@ -343,15 +344,16 @@ def test_pictures_come_back_as_they_were():
     )
     for image in (picture, None):
         record = PageRecord("p", "d", "s", 1, 0, Status.OK, image=image, markdown="text", figures=figures)
-        light, heavy = _split(record)
-        assert _size(light) == 0
+        data = _images(record)
+        light = _with_images(record, [b""] * len(data))
+        assert not any(_images(light))
         assert light.markdown == "text"
-        assert _join(light, heavy) == record
+        assert _with_images(light, data) == record
 
 
 def test_a_page_without_pictures_is_split_too():
     record = PageRecord("p", "d", "s", 1, 0, Status.FAILED)
-    assert _join(*_split(record)) == record
+    assert _with_images(record, _images(record)) == record
 
 
 IMAGE = EncodedImage(b"pixels", "image/png", 100, 200)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from llm_ocr.stages.usage import GpuMeter, UsageMeter
+from llm_ocr.stages.recording import GpuMeter, UsageMeter
 
 #: Processes with the names of a renderer, and of a server as vLLM's that starts an engine core; both compute.
 PROCESSES = """
@@ -71,7 +71,7 @@ class Driver:
 @pytest.mark.parametrize(("works", "share"), [(True, 0.38), (False, None)])
 def test_only_gpus_that_hold_a_model_count(monkeypatch: pytest.MonkeyPatch, works: bool, share: float | None) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Driver(works=works))  # type: ignore[arg-type]  # stands for a module
-    monkeypatch.setattr("llm_ocr.stages.usage.gpus", lambda: ("0", "1"))
+    monkeypatch.setattr("llm_ocr.stages.recording.gpus", lambda: ("0", "1"))
     meter = GpuMeter()
     assert [meter.read(), meter.read()] == [share, share]
 

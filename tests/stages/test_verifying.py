@@ -7,7 +7,7 @@ from pathlib import Path
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.engines import EngineOptions
 from llm_ocr.plugins import ENGINES
-from llm_ocr.stages.verifying import Verifier
+from llm_ocr.stages.readers import Verifier
 from llm_ocr.types import Box
 
 OWN_WORKERS = True  # one test kills an OCR process

@@ -8,8 +8,7 @@ from llm_ocr.scheduling.follow import Pauses, followed
 from llm_ocr.scheduling.leases import LeaseOptions, Leases
 from llm_ocr.scheduling.scanner import UnitScanner
 from llm_ocr.scheduling.shards import WHOLE, Sharded
-from llm_ocr.workspace.marker import settle
-from llm_ocr.workspace.publish import done_units, marker_key
+from llm_ocr.workspace.publish import done_units, marker_key, settle
 from tests.fakes.memory_store import MemoryStore
 
 STAGE, KEY = "extract", "0123456789ab"

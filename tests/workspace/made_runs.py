@@ -14,10 +14,12 @@ from llm_ocr.types import Counts, DocumentPart, Reason, Status, Unit, page_id
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Generation, Repair
 from llm_ocr.workspace.keys import EXTRACT, claim_key
-from llm_ocr.workspace.plan import PlannedDocument, plan_documents
-from llm_ocr.workspace.publish import Example, Marker, Summary, publish
+from llm_ocr.workspace.plan import PlannedDocument
+from llm_ocr.workspace.publish import Marker, publish
 from llm_ocr.workspace.retry import plan_retry
+from llm_ocr.workspace.summaries import Example, Summary
 from tests.fakes.crash import CrashingLocalStore, CrashPoint
+from tests.fakes.planning import plan_documents
 
 SETTINGS = {"engine": "embedded", "image_size": 1540}
 

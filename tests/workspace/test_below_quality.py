@@ -36,11 +36,11 @@ from llm_ocr.types import (
 from llm_ocr.workspace.generations import Kind, generations, read_units, totals_of
 from llm_ocr.workspace.items import items
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key
-from llm_ocr.workspace.publish import done_units, figures_summary, find_marker, pages_summary, publish, read_data
+from llm_ocr.workspace.publish import done_units, find_marker, publish, read_data
 from llm_ocr.workspace.published import extracted_pages
 from llm_ocr.workspace.retry import Selection, plan_retry
 from llm_ocr.workspace.status import run_status
-from llm_ocr.workspace.superseding import BINS, WORST, bin_of, effective_rows
+from llm_ocr.workspace.summaries import BINS, WORST, bin_of, effective_rows, figures_summary, pages_summary
 
 FAILED = (Status.FAILED, None)
 #: How a page may end: its status and its quality.

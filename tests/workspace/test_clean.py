@@ -188,7 +188,7 @@ from llm_ocr.workspace import Workspace
 
 workspace = Workspace.on(MemoryStore(), create=True)
 (workspace.spool / "half an upload").write_bytes(b"x" * 1000)
-files = RowFiles(split=lambda row: (b"", row), join=lambda light, heavy: heavy, size=len)
+files = RowFiles(lambda row: [row], lambda row, parts: parts[0])
 spool = Spool(files)
 asyncio.run(spool.keep(b"a row"))
 print("ready", flush=True)
@@ -223,6 +223,6 @@ def kinds(folder):
 
 
 def spool_a_row():
-    spool = Spool(RowFiles(split=lambda row: (b"", row), join=lambda light, heavy: heavy, size=len))
+    spool = Spool(RowFiles(lambda row: [row], lambda row, parts: parts[0]))
     asyncio.run(spool.keep(b"a row"))
     spool.close()

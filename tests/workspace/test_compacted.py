@@ -13,11 +13,11 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Counts
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units
-from llm_ocr.workspace.items import items
+from llm_ocr.workspace.items import ViewsNote, copied_notes, end_views, items, note_beside, note_key
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, claim_key
-from llm_ocr.workspace.publish import Summary, done_units, find_marker, marker_key, markers, publish
+from llm_ocr.workspace.publish import done_units, find_marker, marker_key, markers, publish
 from llm_ocr.workspace.status import Worked, known_status, run_status
-from llm_ocr.workspace.views import ViewsNote, copied_notes, end_views, note_beside, note_key
+from llm_ocr.workspace.summaries import Summary
 from tests.fakes.memory_store import PAGE, MemoryStore
 
 UNITS = 250

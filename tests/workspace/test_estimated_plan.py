@@ -17,8 +17,9 @@ from llm_ocr.workspace.generations import generations, read_units, totals_of
 from llm_ocr.workspace.items import items
 from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.planned import place_of, wanted_of, wanted_pages
-from llm_ocr.workspace.publish import done_units, pages_summary, publish
+from llm_ocr.workspace.publish import done_units, publish
 from llm_ocr.workspace.status import run_status
+from llm_ocr.workspace.summaries import pages_summary
 
 
 @dataclass(frozen=True, slots=True)

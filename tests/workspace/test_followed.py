@@ -13,10 +13,9 @@ from llm_ocr.scheduling.shards import WHOLE, Shard, Sharded
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units
 from llm_ocr.workspace.keys import EXTRACT
-from llm_ocr.workspace.marker import settle
-from llm_ocr.workspace.plan import plan_documents
-from llm_ocr.workspace.publish import marker_key
+from llm_ocr.workspace.publish import marker_key, settle
 from tests.fakes.memory_store import MemoryStore
+from tests.fakes.planning import plan_documents
 
 BEFORE, ITS_KEY = "extract-before", "ba9876543210"
 

@@ -23,7 +23,8 @@ from llm_ocr.workspace.keys import (
     required_key,
 )
 from llm_ocr.workspace.keys import stage_keys as keys
-from llm_ocr.workspace.publish import Summary, publish
+from llm_ocr.workspace.publish import publish
+from llm_ocr.workspace.summaries import Summary
 
 
 def test_a_key_is_12_hex_of_the_settings_whatever_their_order():

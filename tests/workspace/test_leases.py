@@ -9,7 +9,7 @@ import pytest
 from leasing import BEAT, KEY, SECONDS, STAGE, Clock, done, leases_left, publish, worker
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, StorageError, UsageError
-from llm_ocr.scheduling.leases import Claim, LeaseOptions, is_lease, lease_key, lease_options
+from llm_ocr.scheduling.leases import Claim, LeaseOptions, is_lease, lease_key
 from llm_ocr.storage import open_store
 from tests.fakes.memory_store import Fault, MemoryStore
 
@@ -300,6 +300,6 @@ def test_lease_times_too_short_for_beats_are_refused():
     with pytest.raises(UsageError, match="5 or more"):
         LeaseOptions(4.0)
     with pytest.raises(UsageError, match="150 or more"):
-        lease_options("gs://bucket/run", 100.0)
-    assert lease_options("gs://bucket/run", 150.0).beat == 30.0
-    assert lease_options("s3://bucket/run", 5.0).beat == 1.0
+        LeaseOptions(100.0, url="gs://bucket/run")
+    assert LeaseOptions(150.0, url="gs://bucket/run").beat == 30.0
+    assert LeaseOptions(5.0, url="s3://bucket/run").beat == 1.0

@@ -1,6 +1,5 @@
 """Plans: the same input gives the same units, every page is in one of them, nothing is planned twice."""
 
-import asyncio
 import json
 import os
 import time
@@ -16,8 +15,8 @@ from llm_ocr.types import Reason
 from llm_ocr.workspace import codec
 from llm_ocr.workspace.generations import filtered_text, generations, read_units, totals_of
 from llm_ocr.workspace.items import items
-from llm_ocr.workspace.marker import settle
-from llm_ocr.workspace.plan import KnownFiltered, Planner, PlanResult, plan_stream
+from llm_ocr.workspace.plan import KnownFiltered, Planner, PlanResult
+from llm_ocr.workspace.publish import settle
 from llm_ocr.workspace.status import run_status
 
 
@@ -216,16 +215,6 @@ def test_concurrent_planners_both_add_their_documents(made, workspace):
     units = list(read_units(workspace))
     assert sorted(part.relative for unit in units for part in unit.parts) == [*"a", "all", *"bcdef"]
     assert indices_of(units) == list(range(13))
-
-
-def test_documents_are_planned_as_they_arrive(made, workspace):
-    async def counted():
-        for name in "abc":
-            await asyncio.sleep(0)
-            yield made.document(name, 2)
-
-    result = asyncio.run(plan_stream(workspace, counted(), pages_per_unit=4))
-    assert (result.generation.documents, result.generation.expected) == (3, 6)
 
 
 def test_a_changed_or_missing_part_is_an_error(made, workspace):

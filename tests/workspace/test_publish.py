@@ -14,19 +14,18 @@ from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts
 from llm_ocr.workspace.generations import read_units
 from llm_ocr.workspace.keys import EXTRACT
-from llm_ocr.workspace.marker import settle
 from llm_ocr.workspace.publish import (
     DataDamaged,
-    Example,
     NotConserved,
-    Summary,
     done_units,
     find_marker,
     marker_key,
     markers,
     publish,
     read_data,
+    settle,
 )
+from llm_ocr.workspace.summaries import Example, Summary
 
 KEY = "0123456789ab"
 ONE_OK = Summary(counts=Counts(1, 1, 0, 0))

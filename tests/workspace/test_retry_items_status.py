@@ -11,9 +11,9 @@ from llm_ocr.types import Counts, PageRecord, Reason, Status, page_id
 from llm_ocr.workspace.generations import Kind, generations, read_units, totals_of
 from llm_ocr.workspace.items import items
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key
-from llm_ocr.workspace.publish import NotConserved, Summary, done_units, find_marker, marker_key, publish
+from llm_ocr.workspace.publish import NotConserved, done_units, find_marker, marker_key, publish
 from llm_ocr.workspace.status import run_status
-from llm_ocr.workspace.superseding import effective_rows
+from llm_ocr.workspace.summaries import Summary, effective_rows
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from llm_ocr.errors import UsageError
-from llm_ocr.scheduling.shards import DetectedShard, detected_shard
+from llm_ocr.scheduling.shards import Shard, detected_shard
 
 
 def slurm(task, first, last, count, **more):
@@ -28,7 +28,7 @@ def test_nothing_is_detected_on_an_ordinary_machine(tmp_path):
 
 def test_a_cloud_run_task_has_the_share_of_its_variables():
     found = detected_shard({"CLOUD_RUN_TASK_INDEX": "3", "CLOUD_RUN_TASK_COUNT": "8"}, ())
-    assert found == DetectedShard(3, 8, "CLOUD_RUN_TASK_INDEX")
+    assert found == Shard(3, 8, "CLOUD_RUN_TASK_INDEX")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_batch_service_machines_get_the_share_of_their_variables(environment, in
 
 def test_indexed_job_pod_needs_the_count_missing_in_kubernetes():
     pod = {"JOB_COMPLETION_INDEX": "3"}
-    assert detected_shard(pod, (), count=8) == DetectedShard(3, 8, "JOB_COMPLETION_INDEX")
+    assert detected_shard(pod, (), count=8) == Shard(3, 8, "JOB_COMPLETION_INDEX")
     with pytest.raises(UsageError, match="JOB_COMPLETION_INDEX is 3, but the number of shares is unknown") as error:
         detected_shard(pod, ())
     assert "LLM_OCR_SHARD_COUNT" in str(error.value)
@@ -62,7 +62,7 @@ def test_indexed_job_pod_needs_the_count_missing_in_kubernetes():
 
 def test_array_child_without_its_array_size_needs_the_count():
     child = {"AWS_BATCH_JOB_ARRAY_INDEX": "1"}
-    assert detected_shard(child, (), count=2) == DetectedShard(1, 2, "AWS_BATCH_JOB_ARRAY_INDEX")
+    assert detected_shard(child, (), count=2) == Shard(1, 2, "AWS_BATCH_JOB_ARRAY_INDEX")
     with pytest.raises(UsageError, match="AWS_BATCH_JOB_ARRAY_SIZE is not set"):
         detected_shard(child, ())
 
@@ -88,8 +88,8 @@ def test_sagemaker_hosts_from_the_file_before_the_environment(tmp_path):
     file = tmp_path / "resourceconfig.json"
     file.write_text(json.dumps({"current_host": "algo-2", "hosts": ["algo-3", "algo-1", "algo-2"]}))
     environment = {"SM_HOSTS": '["algo-1"]', "SM_CURRENT_HOST": "algo-1"}
-    assert detected_shard(environment, [tmp_path / "absent", file]) == DetectedShard(1, 3, str(file))
-    assert detected_shard(environment, ()) == DetectedShard(0, 1, "SM_HOSTS")
+    assert detected_shard(environment, [tmp_path / "absent", file]) == Shard(1, 3, str(file))
+    assert detected_shard(environment, ()) == Shard(0, 1, "SM_HOSTS")
 
 
 def test_every_sagemaker_host_has_a_share_of_its_own():

@@ -32,8 +32,7 @@ from llm_ocr.plugins import ENGINES
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.quality.text_layer import is_true
 from llm_ocr.sandbox import Limits, WorkerPool
-from llm_ocr.stages.remote import Remote
-from llm_ocr.stages.rendering import EMBEDDED_IMAGE_SIZE, EMBEDDED_SCAN_SIZE, PartRenderer, passwords
+from llm_ocr.stages.rendering import EMBEDDED_IMAGE_SIZE, EMBEDDED_SCAN_SIZE, PartRenderer, Remote, passwords
 from llm_ocr.types import Attempt, DocumentPart, Page, Reason, Status
 from llm_ocr_outputs.source import Document
 from llm_ocr_outputs.words import FoundLine, PlacedBlock, found_by_ocr, found_in_layer, placed_words

@@ -22,7 +22,7 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import DocumentPart, PageRecord, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations
-from llm_ocr.workspace.items import Item, items
+from llm_ocr.workspace.items import Item, copied_notes, is_damaged, items, note_of_views
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, assembled_key, key_settings
 from llm_ocr.workspace.publish import find_marker, iter_markers
 from llm_ocr.workspace.published import (
@@ -35,7 +35,6 @@ from llm_ocr.workspace.published import (
 )
 from llm_ocr.workspace.status import run_status
 from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, remembered_in
-from llm_ocr.workspace.views import copied_notes, is_damaged, note_of_views
 from llm_ocr_outputs.exports.card import CardFacts
 from llm_ocr_outputs.exports.shards import Source, relative_source
 

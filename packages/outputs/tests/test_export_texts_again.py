@@ -11,8 +11,9 @@ from llm_ocr.errors import StageMissing, StorageError, WorkspaceError, Workspace
 from llm_ocr.exporting import Exported
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.plan import PlannedDocument, plan_documents
+from llm_ocr.workspace.plan import PlannedDocument
 from llm_ocr_outputs import files
+from tests.fakes.planning import plan_documents
 
 FORMATS = ("jsonl", "json", "markdown", "dolma", "html", "chunks", "olmocr-bench")
 

@@ -17,9 +17,11 @@ from llm_ocr.types import Counts, Ledger
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, claim_key
 from llm_ocr.workspace.metrics import all_series
-from llm_ocr.workspace.plan import PlannedDocument, plan_documents
-from llm_ocr.workspace.publish import Example, Summary, publish
+from llm_ocr.workspace.plan import PlannedDocument
+from llm_ocr.workspace.publish import publish
+from llm_ocr.workspace.summaries import Example, Summary
 from llm_ocr_simulator import running as simulated
+from tests.fakes.planning import plan_documents
 
 EVIL = '/in/<script>document.title="hit"</script><img src=x onerror="document.title=\'hit\'">.pdf'
 

@@ -25,7 +25,8 @@ from llm_ocr.types import (
     page_id,
 )
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.plan import PlannedDocument, plan_documents
+from llm_ocr.workspace.plan import PlannedDocument
+from tests.fakes.planning import plan_documents
 
 TABLE = "| gauge | level |\n|---|--:|\n| Mill Weir | 187 |\n| Upper Tarn | 112 |"
 FORMULA = "E = \\sum_{i=1}^{6} w_i x_i"

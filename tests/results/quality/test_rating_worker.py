@@ -11,8 +11,7 @@ from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import PageFailure
 from llm_ocr.results.quality.scoring import Limits, rated
 from llm_ocr.results.quality.worker import MODULE, rating_from_wire, rating_to_wire
-from llm_ocr.stages.remote import Remote
-from llm_ocr.stages.rendering import PartRenderer
+from llm_ocr.stages.rendering import PartRenderer, Remote
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Evidence, InkMap, OcrLine, OcrText, Reason, Status
 
 #: The upper half of a page's text, a sentence that is not there, and a chart.

@@ -13,7 +13,8 @@ from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
 from llm_ocr.storage.hf.commits import RATE, Rate, RateLimiter
 from llm_ocr.types import Counts
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.publish import Summary, find_marker, publish, read_data
+from llm_ocr.workspace.publish import find_marker, publish, read_data
+from llm_ocr.workspace.summaries import Summary
 from tests.fakes.hub import Fault, How
 
 #: Nothing is committed before somebody waits for it.

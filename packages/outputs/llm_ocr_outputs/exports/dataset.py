@@ -17,7 +17,7 @@ from llm_ocr.storage import ObjectInfo, ObjectStore
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Status
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.views import sha256_of
+from llm_ocr.workspace.items import sha256_of
 from llm_ocr_outputs.exports.card import card
 from llm_ocr_outputs.exports.shards import (
     GLOB,

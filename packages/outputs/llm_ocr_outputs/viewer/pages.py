@@ -11,7 +11,7 @@ from llm_ocr.results.figure_text import figure_words
 from llm_ocr.results.markdown import clean, one_line
 from llm_ocr.results.schema import image_extension
 from llm_ocr.types import BlockKind, Box, EncodedImage, FieldsRecord, Ledger, PageRecord
-from llm_ocr.workspace.superseding import RANKS
+from llm_ocr.workspace.summaries import RANKS
 from llm_ocr_outputs.places import Unsupported, lines_of_blocks, unsupported_texts
 from llm_ocr_outputs.viewer.index import visible_text
 from llm_ocr_outputs.viewer.rendering import Places, render, render_unsupported

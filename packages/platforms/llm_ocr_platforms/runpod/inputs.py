@@ -20,7 +20,7 @@ from llm_ocr.documents.remote.listing import RemoteDocuments
 from llm_ocr.engines.regions.detection import TASKS
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.session import Session
-from llm_ocr.stages.remote import remote_options
+from llm_ocr.stages.rendering import remote_options
 from llm_ocr.types import DocumentPart
 
 #: Default number of crops in a reply.

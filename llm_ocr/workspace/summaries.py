@@ -1,19 +1,34 @@
-"""Select the effective row of a page that was read in several generations, and sum quality."""
+"""What a marker records of a unit's rows, and which row of a page that was read in several generations is effective.
+
+Summaries are sufficient for the status of a million pages: no row is read for it.
+"""
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import BaseModel, Field, StrictBool, StrictInt
 
 from llm_ocr.results.balance import ink_totals
 from llm_ocr.results.quality import what_is_wrong
-from llm_ocr.types import Counts, FigureRecord, InkTotals, PageRecord, Repeated, Status, Unit, page_id
-from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Generation, Kind, units_of
+from llm_ocr.results.routing import GAIN
+from llm_ocr.types import Counts, FieldsRecord, FigureRecord, InkTotals, PageRecord, Repeated, Status, Unit
 
+#: Upper limit of failures in a marker; the rows contain all of them.
+MOST_EXAMPLES = 5
+
+#: In `Summary.extra` of Extract: requests beyond the first of each page.
+RETRIES = "retries"
+#: In `Summary.extra` of Extract in hybrid runs: pages that a model read after the CPU engine, and those of them whose
+#: row is the model's.
+SENT = "sent"
+#: In `Summary.extra` of Extract, if documents were not counted in the plan: their number, and the pages that the plan
+#: assumed for the unit.
+ESTIMATED, PLANNED = "estimated", "planned"
+#: In `Summary.extra` of Extract: true for a unit of a retry that was given up.
+GIVEN_UP = "given_up"
 #: In `Summary.extra` of Extract: `{"bins": counts, "worst": the worst pages}`; missing if no page has a score.
 QUALITY = "quality"
 #: In `Summary.extra` of Extract: the fields of `InkTotals`, of all pages; also in the entry of superseded rows.
@@ -24,6 +39,115 @@ UNBALANCED = "unbalanced"
 BINS = 20
 #: Upper limit of pages in a marker, and the score from which pages are not listed.
 WORST, _GOOD = 20, 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Failed page, for messages. `page` is None for a document that could not be opened."""
+
+    page_id: str
+    source: str
+    page: int | None
+    reason: str
+    detail: str = ""
+
+
+def varied(examples: Iterable[Example]) -> tuple[Example, ...]:
+    """Return at most `MOST_EXAMPLES` in their order: one of each reason before a second one of any reason."""
+    found = list(examples)
+    seen: Counter[str] = Counter()
+    turns: list[tuple[int, int]] = []  # number of earlier examples of the reason, and place
+    for place, example in enumerate(found):
+        turns.append((seen[example.reason], place))
+        seen[example.reason] += 1
+    return tuple(found[place] for place in sorted(place for _, place in sorted(turns)[:MOST_EXAMPLES]))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Summary of a unit's rows in its marker, sufficient for `status` of a million pages.
+
+    `counts` are pages (in Assemble too); in Fields, documents. `figures` are figures: Extract fills `expected` only,
+    Describe all counts. `reasons` counts rows that are not ok by reason. `seconds` is the sum over the rows.
+    """
+
+    counts: Counts = field(default_factory=Counts)
+    figures: Counts = field(default_factory=Counts)
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    examples: tuple[Example, ...] = ()
+    replaces: int = 0
+    extra: Mapping[str, Any] = field(default_factory=dict)  # JSON values that only this stage uses
+
+
+def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
+    """Return the summary of a unit of Extract. `expected` comes from the plan, so that publishing detects a lost row.
+
+    Documents of the unit that the plan did not count have been counted by now.
+    """
+    repeated = {row.page_id for row in unit.repeats}  # where these failed, an older row is effective
+    failed = [record for record in records if record.status is Status.FAILED and record.page_id not in repeated]
+    examples = (
+        Example(
+            record.page_id,
+            record.source,
+            record.page_number,
+            record.reason.value if record.reason else "",
+            record.detail,
+        )
+        for record in failed
+    )
+    retries = sum(max(0, sum(GAIN not in attempt for attempt in record.attempts) - 1) for record in records)
+    hybrid = [record for record in records if record.attempts and GAIN in record.attempts[0]]
+    sent = [record for record in hybrid if GAIN not in record.attempts[-1]]
+    return replace(
+        _summary(records),
+        counts=_counts(unit.expected, records),
+        figures=Counts(expected=sum(len(record.figures) for record in records)),
+        examples=varied(examples),
+        replaces=unit.replaces,
+        extra={
+            **({ESTIMATED: unit.estimated, PLANNED: unit.planned} if unit.estimated else {}),
+            **({RETRIES: retries} if retries else {}),
+            **({SENT: [len(sent), sum(record.text_source == "model" for record in sent)]} if hybrid else {}),
+            **quality_extra(records),
+            **ledger_extra(records),
+            **superseded_extra(unit, records),
+        },
+    )
+
+
+def figures_summary(expected: int, records: Sequence[FigureRecord]) -> Summary:
+    """Return the summary of a unit of Describe. `expected` is the number of figures that Extract found in the unit."""
+    extra = {**not_ok_extra(records), **undescribed_extra(records)}
+    return replace(_summary(records), figures=_counts(expected, records), extra=extra)
+
+
+def fields_summary(expected: int, records: Sequence[FieldsRecord]) -> Summary:
+    """Return the summary of an item of Fields, whose counts are documents. `expected` comes from the plan."""
+    failed = (record for record in records if record.status is Status.FAILED)
+    examples = varied(Example(one.document_id, one.source, None, str(one.reason), one.detail) for one in failed)
+    return replace(_summary(records), counts=_counts(expected, records), examples=examples)
+
+
+def _summary(records: Sequence[PageRecord | FigureRecord | FieldsRecord]) -> Summary:
+    """Return what the summaries of all stages have: costs, and the reasons of rows that are not ok."""
+    return Summary(
+        tokens_in=sum(record.tokens_in for record in records),
+        tokens_out=sum(record.tokens_out for record in records),
+        seconds=sum(record.seconds for record in records),
+        reasons=dict(Counter(record.reason.value for record in records if record.reason is not None)),
+    )
+
+
+def _counts(expected: int, records: Sequence[PageRecord | FigureRecord | FieldsRecord]) -> Counts:
+    found = Counter(record.status for record in records)
+    return Counts(expected, found[Status.OK], found[Status.DEGRADED], found[Status.FAILED])
+
+
+# Quality and ledgers.
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,36 +222,6 @@ def has_below(extra: Mapping[str, Any], score: float) -> bool:
     return any(bins[: bin_of(score) + 1])
 
 
-@dataclass(slots=True)
-class QualitySum:
-    """Sum of the quality of all markers. Of the worst pages, at least 1,000 are kept."""
-
-    most: int = WORST
-    bins: list[int] = field(default_factory=lambda: [0] * BINS)
-    worst: list[tuple[str, WeakPage]] = field(default_factory=list)  # each with its unit
-
-    def add(self, unit: str, extra: Mapping[str, Any]) -> None:
-        """Add a marker."""
-        entry = extra.get(QUALITY)
-        if entry is None:
-            return
-        self.bins = [count + more for count, more in zip(self.bins, entry["bins"], strict=True)]
-        self.worst += [(unit, WeakPage(**page)) for page in entry["worst"]]
-        if len(self.worst) > 2 * max(1000, 2 * self.most):
-            self.named()
-
-    def without(self, bins: Mapping[int, int]) -> tuple[int, ...]:
-        """Return the histogram without superseded rows, given by bin; () if no page has a score."""
-        left = tuple(count - bins.get(place, 0) for place, count in enumerate(self.bins))
-        return left if any(self.bins) else ()
-
-    def named(self) -> list[tuple[str, WeakPage]]:
-        """Return the worst pages with their units, worst first."""
-        kept = max(1000, 2 * self.most)  # newer rows may supersede many of them
-        self.worst = heapq.nsmallest(kept, self.worst, key=lambda entry: rank(entry[1]))
-        return self.worst
-
-
 def rank(page: WeakPage) -> tuple[float, str, int]:
     """Return a sort key: worst first."""
     return page.score, page.source, page.page or 0
@@ -138,8 +232,43 @@ def ledger_of(entry: Mapping[str, Any]) -> InkTotals:
     return InkTotals(**entry.get(LEDGER, {}))
 
 
-class PageKey(Protocol):
-    """Page of a row. `page_number` is None for a document that could not be opened."""
+# Pages that were read again.
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Pages that finished units of a retry read again, and pages that were given up before.
+
+    The older row of `kept` pages is effective, or both rows are failed. The rows of `equal` pages are equally good.
+    """
+
+    read: int = 0
+    kept: int = 0
+    equal: int = 0
+    given_up: int = 0
+
+    def __add__(self, other: "Again") -> "Again":
+        kept, equal, given_up = self.kept + other.kept, self.equal + other.equal, self.given_up + other.given_up
+        return Again(self.read + other.read, kept, equal, given_up)
+
+
+def read_again(summary: Summary) -> Again:
+    """Return the result of a finished unit of a retry."""
+    if summary.extra.get(GIVEN_UP):
+        return Again(given_up=summary.counts.expected)
+    entry = summary.extra.get(SUPERSEDED, {})
+    kept: Sequence[str] = entry.get("kept", ())
+    failed = summary.counts.failed - int(entry.get("statuses", {}).get(Status.FAILED.value, 0))
+    return Again(summary.counts.expected, len(kept) + failed, int(entry.get("equal", 0)))
+
+
+def correction(summary: Summary) -> int:
+    """Return the rows of a finished unit of Extract minus the rows that the plan assumed. May be negative."""
+    return summary.counts.expected - int(summary.extra.get(PLANNED, summary.counts.expected))
+
+
+class Row(Protocol):
+    """Fields of a row that the choice needs; `PageRecord` has them. `page_number` is None for an unopened document."""
 
     @property
     def page_id(self) -> str: ...
@@ -149,10 +278,6 @@ class PageKey(Protocol):
 
     @property
     def page_number(self) -> int | None: ...
-
-
-class Row(PageKey, Protocol):
-    """Fields of a row that the choice needs; `PageRecord` has them."""
 
     @property
     def status(self) -> Status: ...
@@ -183,36 +308,6 @@ def effective_rows(rows: Iterable[RowT]) -> list[RowT]:
     return [row for row in best.values() if row.page_number is not None or row.document_id not in opened]
 
 
-def newest_units(
-    workspace: Workspace,
-    found: Iterable[Generation],
-    done: Collection[str],
-    kept: Collection[tuple[str, str]],
-    pages: Collection[str],
-) -> dict[str, str]:
-    """Return the newest retry in `done` that supersedes each of these pages; pages without a retry are missing.
-
-    Entries for these pages in older markers are outdated.
-
-    Args:
-        workspace: the workspace.
-        found: the generations of the plan.
-        done: ids of finished units.
-        kept: pairs of a retry and a page whose older row stays effective.
-        pages: page ids to look up.
-    """
-    newest: dict[str, str] = {}
-    retries = (generation for generation in found if pages and generation.kind is Kind.RETRY)
-    for unit in (unit for generation in retries for unit in units_of(workspace, generation)):
-        if unit.id not in done:
-            continue
-        # Ids of documents too: pages supersede the row of a document that could not be opened.
-        repeated = (page_id(part.document_id, number) for part in unit.parts for number in (None, *part.pages))
-        effective = (page for page in repeated if page in pages and (unit.id, page) not in kept)
-        newest.update(dict.fromkeys(effective, unit.id))
-    return newest
-
-
 #: Reason in `Generation.replaced` for rows that were not failed.
 LOW_QUALITY = "low quality"
 #: Key in `Summary.extra` of Extract.
@@ -221,7 +316,6 @@ SUPERSEDED = "superseded"
 NOT_OK = "not_ok"
 #: In `Summary.extra` of Describe: number of ok figures without a description, by page; missing if there are none.
 UNDESCRIBED = "undescribed"
-
 
 #: From the worst to the best.
 RANKS = (Status.FAILED, Status.DEGRADED, Status.OK)
@@ -332,48 +426,3 @@ class Extra(BaseModel):
     estimated: StrictInt = 0
     planned: StrictInt = 0
     given_up: StrictBool = False
-
-
-@dataclass(slots=True)
-class SupersededSum:
-    """Sum over all markers. `kept`: pairs of a unit and a page that it repeated, and whose older row stays effective.
-
-    `figures`: number of figures on pages of superseded rows, by the row's unit and page.
-    """
-
-    statuses: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    bins: Counter[int] = field(default_factory=Counter)
-    kept: set[tuple[str, str]] = field(default_factory=set)
-    figures: dict[str, dict[str, int]] = field(default_factory=dict)
-    ledger: InkTotals = field(default_factory=InkTotals)
-
-    def add(self, unit: str, extra: Mapping[str, Any]) -> None:
-        """Add a marker."""
-        entry = extra.get(SUPERSEDED)
-        if entry is None:
-            return
-        self.statuses.update(entry["statuses"])
-        self.reasons.update(entry["reasons"])
-        self.bins.update({int(place): count for place, count in entry["bins"].items()})
-        self.kept.update((unit, page) for page in entry["kept"])
-        self.ledger += ledger_of(entry)
-        for by, page, count in entry.get("figures", ()):
-            self.figures.setdefault(by, {})[page] = count
-
-    @property
-    def found(self) -> int:
-        """Number of figures on pages of superseded rows."""
-        return sum(count for pages in self.figures.values() for count in pages.values())
-
-    def described(self, unit: str, extra: Mapping[str, Any]) -> tuple[Counts, Counter[str]]:
-        """Return the status counts of such figures in a unit, from its Describe marker, and reasons of those not ok."""
-        pages = self.figures.get(unit, {})
-        statuses: Counter[str] = Counter()
-        reasons: Counter[str] = Counter()
-        for page, status, reason, count in extra.get(NOT_OK, ()) if pages else ():
-            if page in pages:
-                statuses[status] += count
-                reasons.update({reason: count} if reason else {})
-        found, degraded, failed = sum(pages.values()), statuses[Status.DEGRADED], statuses[Status.FAILED]
-        return Counts(found, found - degraded - failed, degraded, failed), reasons
