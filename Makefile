@@ -30,7 +30,7 @@ test-core: TESTS := tests
 $(PARTS:%=test-%): test-%: .venv/.dev
 	$(PYTEST) -n 4 $(QUICK) $(or $(TESTS),packages/$*)
 
-# What CI runs: the slow tests as well, and 100 examples of each property instead of 25.
+# What CI runs: the slow tests as well, and 300 examples of each property instead of 25.
 check: lint
 	$(PYTEST) -n 4 $(PARALLEL) --hypothesis-profile many -m "not long and not vllm"
 

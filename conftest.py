@@ -27,7 +27,7 @@ from shared_workers import SharedWorkers
 
 # Wall-clock times are never asserted: the machine may be busy. `make check` uses `--hypothesis-profile many`.
 settings.register_profile("few", deadline=None, max_examples=25)
-settings.register_profile("many", deadline=None, max_examples=100)
+settings.register_profile("many", deadline=None, max_examples=300)
 settings.load_profile("few")
 
 # Every process of a session imports all test files: a third of the time with a cache, PYTHONDONTWRITEBYTECODE or not.

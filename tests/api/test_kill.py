@@ -186,8 +186,8 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.slow
 def test_killed_fields_count_every_document_once(examples, tmp_path):
-    """Killed 8 times, each at a random moment after the next request, or after the next document or two."""
-    documents, chance = 16, random.Random(1)
+    """Killed 20 times, each at a random moment after the next request, or after the next document or two."""
+    documents, chance = 30, random.Random(1)
     sources = [tmp_path / f"{number}.pdf" for number in range(documents)]
     for number, source in enumerate(sources):
         source.write_bytes((examples / "paper.pdf").read_bytes() + f"\n% copy {number}\n".encode())
@@ -201,7 +201,7 @@ def test_killed_fields_count_every_document_once(examples, tmp_path):
     with running(preset="h100", served_model_name="qwen3-vl-8b", speed=0.5, max_num_seqs=2) as server:
         command = ["fields", "-w", str(workspace), "--schema", schema, "--server-url", server.url, "--quiet"]
         command += ["--max-inflight-requests", "2"]
-        for _ in range(8):
+        for _ in range(20):
             before, asked, more = published(), len(server.log()["requests"]), chance.randrange(3)
             process = subprocess.Popen(
                 program(*command), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
