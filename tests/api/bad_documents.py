@@ -124,8 +124,12 @@ def wrong_layer_pdf(seen: Sequence[str], invisible: Sequence[str]) -> bytes:
 
 
 def outlined_pdf(title: str, lines: Sequence[str]) -> bytes:
-    """Return a page with a true title and lines drawn as outlines, so that the text layer has the title only."""
-    picture = _picture(["", "", *lines])
+    """Return a page with a true title, below which lines drawn as outlines run up the page.
+
+    The text layer has the title only. OCR of the whole page reads the lines, and OCR beside the layer does not.
+    """
+    picture = _picture([])
+    picture.paste(_picture(lines).crop((100, 150, 1124, 1174)).rotate(90), (100, 400))
     width, height = picture.size
     dark = picture.point(lambda value: 0 if value > 128 else 1).tobytes()
     runs = []

@@ -40,7 +40,7 @@ def test_only_the_text_on_top_is_read(drawn, expected):
     assert read(drawn) == expected
 
 
-def test_layer_that_is_off_gives_no_text_between_the_visible_words():
+def test_layer_that_is_off_gives_no_text_between_visible_words():
     layers = b"/OC /L BDC " + OLD + b"EMC " + NEW
     pdf = pages(SEEN + layers, extra=(PHOTO, b"<</Type/OCG/Name(old)>>"))
     pdf = pdf.replace(b"/XObject<</X 4 0 R>>", b"/Properties<</L 5 0 R>>")

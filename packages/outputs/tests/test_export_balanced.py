@@ -83,7 +83,7 @@ def test_texts_have_only_balanced_pages(workspace, tmp_path, form):
 def test_the_command_says_how_many_pages_are_left_out(workspace, tmp_path, capsys):
     given = ["export", "-w", workspace, "--format", "jsonl", "--output", str(tmp_path / "o"), "--quiet"]
     assert main([*given, "--only", "balanced"]) == 0
-    assert "4 pages left out, which are not balanced" in capsys.readouterr().out
+    assert "4 pages left out (not balanced)" in capsys.readouterr().out
 
 
 def test_a_workspace_without_ledgers_is_an_error(tmp_path):
