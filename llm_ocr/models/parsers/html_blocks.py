@@ -7,7 +7,6 @@ Chandra and Surya write a row of `<div data-bbox="x0 y0 x1 y1" data-label="...">
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from llm_ocr.models.parsers.coordinates import NUMBER, WHOLE_PAGE, Scale, from_1000, from_1024
 from llm_ocr.models.parsers.html import VOID, HtmlTag, html_to_markdown, html_tokens
@@ -71,7 +70,7 @@ class _Piece:
 _Label = Callable[[HtmlTag, Sequence[_Piece]], str | None]
 
 
-def _parsed(text: str, frame: Frame = NO_FRAME, *, scale: Scale = from_1000, label: _Label) -> Parsed:
+def _parsed(text: str, scale: Scale, label: _Label) -> Parsed:
     """Return the blocks of an answer, descriptions of figures in `Block.described`. Never raises; linear."""
     body = unwrapped(without_special(text).strip())
     if body.startswith("```"):
@@ -207,9 +206,24 @@ def _is_alt(text: str) -> bool:
     return len(text) > 2 and text[0] == text[-1] == "*" and "*" not in text[1:-1]
 
 
-# The parsers. Boxes are in 0..1000, those of Chandra 1 in 0..1024, mostly as a list in brackets. Descriptions of
-# Chandra include chart data and Mermaid diagrams. `qwenvl html` is Qwen-VL's prompt.
-parse_chandra = partial(_parsed, label=_div_label)
-parse_chandra1 = partial(_parsed, label=_div_label, scale=from_1024)
-parse_surya = partial(_parsed, label=_div_label)
-parse_qwen_html = partial(_parsed, label=_qwen_label)
+def parse_chandra(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of Chandra 2's answer, boxes in 0..1000. Never raises; linear in the length.
+
+    Descriptions of figures, including chart data and Mermaid diagrams, are in `Block.described`.
+    """
+    return _parsed(text, from_1000, _div_label)
+
+
+def parse_chandra1(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of Chandra 1's answer: boxes in 0..1024, mostly as a list in brackets."""
+    return _parsed(text, from_1024, _div_label)
+
+
+def parse_surya(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of Surya's full page, boxes in 0..1000."""
+    return _parsed(text, from_1000, _div_label)
+
+
+def parse_qwen_html(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of Qwen-VL's answer to `qwenvl html`, boxes in 0..1000."""
+    return _parsed(text, from_1000, _qwen_label)

@@ -8,10 +8,8 @@ import json
 import re
 from ast import literal_eval
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from llm_ocr.models.parsers.coordinates import NUMBER, WHOLE_PAGE, Scale, from_1000, from_resized
@@ -333,13 +331,12 @@ class _Piece:
     text: str | None
 
 
-def _parsed(text: str, frame: Frame = NO_FRAME, *, scale_of: Callable[[Frame], Scale], texts: bool = True) -> Parsed:
+def _parsed(text: str, scale: Scale, *, texts: bool = True) -> Parsed:
     """Return the blocks of a JSON answer: tables closed, formulas in `$$`, descriptions of figures in `described`.
 
     A piece with an unreadable box keeps its text, with the whole page as its place. A figure without a box is lost. An
     answer without JSON is read as Markdown. Without `texts`, blocks have only kinds and boxes. Never raises; linear.
     """
-    scale = scale_of(frame)
     pieces, lost, plain = _read(text, texts=texts)
     if plain is not None:
         return plain if texts else replace(plain, blocks=())
@@ -459,8 +456,21 @@ def _without_doubles(pieces: list[_Piece], sound: bool, lost: list[str]) -> list
     return kept
 
 
-# The parsers. Boxes of dots.ocr are in pixels of the resized image, all others in 0..1000. Layouts have no text.
-parse_dots = partial(_parsed, scale_of=from_resized)
-parse_dots_layout_only = partial(_parsed, scale_of=from_resized, texts=False)
-parse_json = partial(_parsed, scale_of=lambda _: from_1000)
-parse_surya_layout = partial(_parsed, scale_of=lambda _: from_1000, texts=False)
+def parse_dots(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of dots.ocr's layout, boxes in pixels of the resized image. Never raises; linear."""
+    return _parsed(text, from_resized(frame))
+
+
+def parse_dots_layout_only(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of dots.ocr's layout without text."""
+    return _parsed(text, from_resized(frame), texts=False)
+
+
+def parse_json(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of a layout in JSON with common key names and boxes in 0..1000."""
+    return _parsed(text, from_1000)
+
+
+def parse_surya_layout(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of Surya's layout (`label`, `bbox`, `count`) without text, boxes in 0..1000."""
+    return _parsed(text, from_1000, texts=False)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from functools import partial
 from typing import Any
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, from_1000, from_pixel_sizes
@@ -51,8 +50,9 @@ def parse_lighton2(text: str, frame: Frame = NO_FRAME) -> Parsed:
     return Parsed(tuple(with_inserts(body, inserts)), tuple(lost))
 
 
-#: The same for weights without boxes.
-parse_lighton2_plain = partial(parse_lighton2)
+def parse_lighton2_plain(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of an answer of weights without boxes: as `parse_lighton2`, without places."""
+    return parse_lighton2(text, frame)
 
 
 def _of_link(link: ImageLink, lost: list[str]) -> Insert | None:

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 from llm_ocr.models.parsers.coordinates import NUMBER, WHOLE_PAGE, from_1000, from_bins, from_canvas
@@ -144,7 +143,7 @@ def _read_lines(text: str) -> Split:
 # `\[ \]`, captions in `<center>`, titles with their `#`. Coordinates count 0 to 999 over each side.
 
 
-def _tagged(text: str, frame: Frame = NO_FRAME, *, labels_are_text: bool) -> Parsed:
+def _tagged(text: str, *, labels_are_text: bool) -> Parsed:
     """Return the blocks of an answer. Never raises; linear in the length.
 
     A figure with several boxes is one block per box. Text with several boxes continues in the others
@@ -172,9 +171,14 @@ def _tagged(text: str, frame: Frame = NO_FRAME, *, labels_are_text: bool) -> Par
     return Parsed(with_captions(blocks), tuple(lost))
 
 
-#: Answers to the page prompt, and to `OCR this image`, in which each tag contains a line of text instead of a label.
-parse_grounding = partial(_tagged, labels_are_text=False)
-parse_spotting = partial(_tagged, labels_are_text=True)
+def parse_grounding(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of an answer to the page prompt. Never raises; linear in the length."""
+    return _tagged(text, labels_are_text=False)
+
+
+def parse_spotting(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of an answer to `OCR this image`: each tag contains a line of text instead of a label."""
+    return _tagged(text, labels_are_text=True)
 
 
 # Answers of the other models: `MarkerSpec` describes the markers of each.
