@@ -268,7 +268,7 @@ def with_own_servers(cluster, documents: Path, workspace: Path, mark: str) -> "s
     serve = [f"--vllm-arg=--{name.replace('_', '-')}={value}" for name, value in SERVER.items()]
     own = [*flags(engine="vllm", vllm_command=SIMULATOR, ray=cluster.address, **SLOW), "--offline", *serve]
     process = started("extract", documents, "-w", workspace, *own, mark=mark)
-    when(lambda: attempts(workspace) or process.poll() is not None)
+    when(lambda: attempts(workspace) or process.poll() is not None, 240)
     return process
 
 
