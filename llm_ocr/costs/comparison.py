@@ -2,6 +2,7 @@
 
 import html
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,19 +37,19 @@ Table = tuple[Row, Sequence[Row]]
 DOLLARS = "USD"
 
 
-class Tables:
+class Tables(ABC):
     """Tables with a title and notes, as text, as Markdown, and as HTML for notebooks."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def title(self) -> str:
         """Return what the tables are about."""
-        raise NotImplementedError
 
+    @abstractmethod
     def content(self) -> tuple[Sequence[Table], Sequence[str]]:
         """Return the tables and the notes."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return self._text()

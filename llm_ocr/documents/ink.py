@@ -215,10 +215,12 @@ def ink_without(boxes: Sequence[Box], black: "Mask") -> list[tuple[Box, float]]:
     left = black.copy()
     for box in boxes:
         left[place_of(box, height, width)] = False
-    return [
-        (box.scaled(1 / width, 1 / height), 2 * max(box.width / box.height, box.height / box.width))
-        for box, _ in lines_of_text(left)
-    ]
+    return [(box.scaled(1 / width, 1 / height), letters_in(box)) for box, _ in lines_of_text(left)]
+
+
+def letters_in(line: Box) -> float:
+    """Return the letters that fit into a line, lying or standing, whose box is in pixels."""
+    return 2 * max(line.width / line.height, line.height / line.width)
 
 
 def lines_of_text(free: "Mask") -> list[tuple[Box, int]]:

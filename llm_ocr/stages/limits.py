@@ -21,7 +21,7 @@ from llm_ocr.errors import LimitReached, LlmOcrError, StorageError, UsageError
 from llm_ocr.stages import Progress
 from llm_ocr.stages.recording import Recorded
 from llm_ocr.stages.servers import Engines
-from llm_ocr.types import Counts, PageRecord
+from llm_ocr.types import PageRecord
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, FIELDS
 from llm_ocr.workspace.metrics import Records, total_cost
@@ -267,16 +267,12 @@ class Limits:
         known: list[str] = []
         if status is not None:
             about = "about " if status.estimated else ""
-            known.append(f"{_ended(status.pages)} of {about}{status.pages.expected} pages read")
+            known.append(f"{status.pages.ended} of {about}{status.pages.expected} pages read")
             if status.figures.expected:
-                known.append(f"{_ended(status.figures)} of {status.figures.expected} figures described")
+                known.append(f"{status.figures.ended} of {status.figures.expected} figures described")
             if status.fields.expected:
-                known.append(f"fields of {_ended(status.fields)} of {status.fields.expected} documents found")
+                known.append(f"fields of {status.fields.ended} of {status.fields.expected} documents found")
         hint = f"{_AGAIN} with a higher `max_cost` to continue."
         if message.startswith("stopped by `max_hours`"):
             hint = f"{_AGAIN} to continue for the same time, or set a higher `max_hours`. The limit applies to one run."
         return LimitReached("; ".join(filter(None, [message, ", ".join(known)])), hint=hint)
-
-
-def _ended(counts: Counts) -> int:
-    return counts.ended

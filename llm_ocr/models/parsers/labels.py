@@ -2,12 +2,12 @@
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby, pairwise
 from math import hypot
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE, Scale
 from llm_ocr.models.parsers.pieces import closed_table, heading, markdown_pieces
@@ -128,28 +128,29 @@ class Split:
 _PieceT = TypeVar("_PieceT")
 
 
-def without_copies(pieces: Iterable[_PieceT], key: Callable[[_PieceT], Any], lost: list[str]) -> list[_PieceT]:
-    """Return the pieces without exact copies of others, which models repeat. Copies add a sentence to `lost`.
+def without_copies(
+    pieces: Sequence[_PieceT], signs: Callable[[_PieceT], Sequence[Hashable]], lost: list[str]
+) -> list[_PieceT]:
+    """Return the pieces without copies of others, which models repeat. Copies add a sentence to `lost`.
 
-    `key` returns a piece's label, place, and text, or None for a piece that is kept.
+    A piece is a copy if it has one of the `signs` of a piece before it, such as its label, place, and text together.
     """
-    every = list(pieces)
-    seen: set[Any] = set()
+    seen: set[Hashable] = set()
     kept: list[_PieceT] = []
-    for piece in every:
-        sign = key(piece)
-        if sign is None or sign not in seen:
+    for piece in pieces:
+        own = signs(piece)
+        if seen.isdisjoint(own):
             kept.append(piece)
-            seen.add(sign)
-    if len(kept) < len(every):
-        lost.append(f"{len(every) - len(kept)} blocks that repeat another were left out")
+        seen.update(own)
+    if len(kept) < len(pieces):
+        lost.append(f"{len(pieces) - len(kept)} blocks that repeat another were left out")
     return kept
 
 
-def key_of(piece: Marked) -> tuple[str, tuple[Box, ...], str] | None:
-    """Return the label, places, and text of a piece that `without_copies` compares; None without a place."""
+def signs_of(piece: Marked) -> Sequence[Hashable]:
+    """Return the sign of a piece for `without_copies`: its label, places, and text; none without a place."""
     text = piece.text.strip()
-    return (piece.label or "", tuple(piece.boxes), text) if piece.boxes and text else None
+    return [(piece.label, tuple(piece.boxes), text)] if piece.boxes and text else []
 
 
 def split_by_marker(text: str, spec: MarkerSpec, scale: Scale) -> Split:
@@ -161,7 +162,7 @@ def split_by_marker(text: str, spec: MarkerSpec, scale: Scale) -> Split:
             piece.parts = [spec.stray.sub("", part) for part in piece.parts]
         if piece.label is not None or piece.text.strip():
             split.pieces.append(piece)
-    split.pieces = without_copies(split.pieces, key_of, split.lost)
+    split.pieces = without_copies(split.pieces, signs_of, split.lost)
     if cut:
         split.lost.append("the answer ends within a marker")
     return split

@@ -8,6 +8,7 @@ import json
 import re
 from ast import literal_eval
 from collections import Counter
+from collections.abc import Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,7 @@ from llm_ocr.models.parsers.labels import (
     unlabelled,
     unreadable,
     with_captions,
+    without_copies,
 )
 from llm_ocr.models.parsers.plain import parse_plain, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
@@ -440,20 +442,16 @@ def _without_doubles(pieces: list[_Piece], sound: bool, lost: list[str]) -> list
     """Return the pieces without repetitions by a loop, keeping the first; in sound JSON, drop only exact copies."""
     texts: Counter[Any] = Counter((piece.label, piece.text) for piece in pieces if piece.text)
     boxes: Counter[Any] = Counter(piece.box for piece in pieces if len(piece.box) == 4)
-    seen: set[Any] = set()
-    kept: list[_Piece] = []
-    for piece in pieces:
-        signs: list[Any] = [(piece.label, piece.text, piece.box)] if len(piece.box) == 4 else []
+
+    def signs(piece: _Piece) -> list[Hashable]:
+        found: list[Hashable] = [(piece.label, piece.text, piece.box)] if len(piece.box) == 4 else []
         if not sound and texts[(piece.label, piece.text)] >= _SAME_TEXTS:
-            signs.append((piece.label, piece.text))
+            found.append((piece.label, piece.text))
         if not sound and boxes[piece.box] >= _SAME_BOXES:
-            signs.append(piece.box)
-        if seen.isdisjoint(signs):
-            kept.append(piece)
-        seen.update(signs)
-    if len(kept) < len(pieces):
-        lost.append(f"{len(pieces) - len(kept)} blocks that repeat another were left out")
-    return kept
+            found.append(piece.box)
+        return found
+
+    return without_copies(pieces, signs, lost)
 
 
 def parse_dots(text: str, frame: Frame = NO_FRAME) -> Parsed:

@@ -18,12 +18,12 @@ from llm_ocr.models.parsers.labels import (
     MarkerSpec,
     Split,
     described,
-    key_of,
     kind_of,
     known_kind,
     labelled,
     level_of,
     normal,
+    signs_of,
     split_by_marker,
     unlabelled,
     unreadable,
@@ -157,7 +157,7 @@ def _tagged(text: str, *, labels_are_text: bool) -> Parsed:
     found = _read_marks(text, marks) if marks else _read_lines(text)
     lost = found.lost
     blocks: list[Block] = []
-    untagged, *tags = without_copies(found.pieces, key_of, lost)
+    untagged, *tags = without_copies(found.pieces, signs_of, lost)
     if untagged.text.strip():
         lost.append("text without a tag: its place on the page is not known")
         blocks += unlabelled(untagged.text, "", (WHOLE_PAGE,), headings=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from llm_ocr.documents.ink import ROOM, lines_of_text, place_of
+from llm_ocr.documents.ink import ROOM, letters_in, lines_of_text, place_of
 from llm_ocr.results.quality.text_layer import ENOUGH_LETTERS, BlockText, in_margin, size_of
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Span
 
@@ -82,7 +82,7 @@ def compare_with_ink(
         lines = lines_of_text(black & ~cover_of((height, width), figures))
         lines = [line for line in lines if not _is_shadow(line[0].scaled(1 / width, 1 / height))]
         demanded = [box for box, _ in lines if not aside(box.scaled(1 / width, 1 / height))]
-        expected = _letters_in(demanded)
+        expected = sum(map(letters_in, demanded))
         lost = 1.0 if not texts else 1 - letters / (FEWEST * expected) if expected >= ENOUGH_LETTERS else 0.0
         if lost > unread.share:
             unread = Unread(lost, unread.boxes if placed else [box.scaled(1 / width, 1 / height) for box in demanded])
@@ -125,7 +125,7 @@ def _begun(black: "Mask", texts: Sequence[BlockText]) -> list[tuple[Box, int]]:
     begun = []
     for place, ((box, is_picture), size) in enumerate(letters.items()):
         some = [(lines[at], found[at][1]) for at in np.flatnonzero(covered[:, place]).tolist()]
-        expected = _letters_in([line.scaled(width, height) for line, _ in some])
+        expected = sum(letters_in(line.scaled(width, height)) for line, _ in some)
         if expected < (_PICTURE_OF_TEXT if is_picture else ENOUGH_LETTERS) or size >= _BEGUN * expected:
             continue
         ink = int(np.count_nonzero(black[place_of(box, height, width)]))
@@ -145,11 +145,6 @@ def _is_covered(lines: Sequence[Box], places: Sequence[Box]) -> "Mask":
     sides = inner[..., 2:] - inner[..., :2]
     covered: Mask = shared.clip(0).prod(-1) > 0.5 * sides.prod(-1)
     return covered
-
-
-def _letters_in(lines: Sequence[Box]) -> float:
-    """Return the letters that lines of these boxes in pixels suggest."""
-    return sum(2 * max(box.width / box.height, box.height / box.width) for box in lines)
 
 
 def _is_shadow(box: Box) -> bool:
