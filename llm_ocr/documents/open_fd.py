@@ -39,9 +39,8 @@ class Proofs:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[str, tuple[int, ...]]] = (
-            OrderedDict()
-        )  # by source: version, and state at the check
+        # By source: version, and state at the check.
+        self._known: OrderedDict[str, tuple[str, tuple[int, ...]]] = OrderedDict()
         self._lock = threading.Lock()
 
     @asynccontextmanager

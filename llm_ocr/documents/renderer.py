@@ -6,10 +6,10 @@ from typing import Any
 
 from llm_ocr.documents import poppler
 from llm_ocr.documents.files import ACCEPTED, IMAGE, PDF, FdFile, state
+from llm_ocr.documents.furniture import edge_lines
 from llm_ocr.documents.images import ImageFile, blank, changed, cropped, encoded
 from llm_ocr.documents.page_wire import content_to_wire, evidence_to_wire, image_from_wire, image_to_wire
 from llm_ocr.documents.pdf_file import Look, PdfFile
-from llm_ocr.documents.text_layer import edge_lines
 from llm_ocr.errors import PageFailure
 from llm_ocr.sandbox.confinement import Confinement
 from llm_ocr.sandbox.memory import give_back_memory

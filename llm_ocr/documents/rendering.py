@@ -11,10 +11,10 @@ from typing import Any, Self
 from llm_ocr.config.environment import cores
 from llm_ocr.config.groups import EMBEDDED
 from llm_ocr.documents.filters import FilterOptions, LeftOut
+from llm_ocr.documents.furniture import REACH, EdgeLine, edge_lines, marked
 from llm_ocr.documents.images import longest_side
 from llm_ocr.documents.open_fd import Proofs
 from llm_ocr.documents.page_wire import content_from_wire, evidence_from_wire, image_from_wire, image_to_wire
-from llm_ocr.documents.text_layer import REACH, EdgeLine, edge_lines, marked
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.plugins import ENGINES
 from llm_ocr.sandbox import Limits, WorkerPool

@@ -9,7 +9,7 @@ from itertools import chain, count
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from llm_ocr.documents.text_layer import without_page_numbers
+from llm_ocr.documents.furniture import without_page_numbers
 from llm_ocr.results.joining import is_cjk, join, vocabulary
 from llm_ocr.results.markdown import IMAGE, blocks_to_markdown, clean, encode_target, map_prose, target_id, unescape
 from llm_ocr.results.schema import image_extension

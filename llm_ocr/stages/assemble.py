@@ -142,14 +142,14 @@ async def _described(command: Job[AssemblyCommand], pages_from: str, source: str
 class AssembleJob:
     """State that all items of a plan share."""
 
-    workspace: Workspace  # the workspace
-    key: str  # the key of Assemble
-    planned: PlannedItems  # the items of the plan
-    names: DocumentNames  # file names of the documents
+    workspace: Workspace
+    key: str
+    planned: PlannedItems
+    names: DocumentNames
     extracted: Callable[[str], Marker]  # returns the marker of a unit of the stage whose pages are assembled
     described: Callable[[str], Marker]  # returns the marker of a unit of Describe
     page_markers: bool  # whether the Markdown contains page markers
-    images: Images  # the images in the dataset
+    images: Images  # in the dataset
 
     def pages(self, item: Item, unit: str, images: Images) -> Iterator[PageRecord]:
         """Read the page rows of one unit of an item."""

@@ -117,7 +117,7 @@ async def describe(job: Job[FigureCommand]) -> None:
 class Describe:
     """Describes the figures of units. Identical figures with identical captions are described once."""
 
-    reader: FigureReader  # the engine
+    reader: FigureReader
     mode: str  # the kind of description, which is stored in every row
     #: Publishes the rows of a complete unit, given by its id.
     publish: Callable[[str, Sequence[FigureRecord]], Awaitable[None]]

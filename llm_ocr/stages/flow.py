@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from llm_ocr.storage.local.locks import OwnFolder
+from llm_ocr.storage.own_folder import OwnFolder
 
 # Admission: bounds the items, and their bytes, between the source and the engine.
 

@@ -29,7 +29,7 @@ from llm_ocr.models.profiles.chat import generic
 from llm_ocr.models.profiles.shared import follows_instructions
 from llm_ocr.models.registry import all_profiles, find_profile, profile_from, served_profile
 from llm_ocr.stages.servers import Engines, server_key
-from llm_ocr.stages.start_checks import content_of, on_store
+from llm_ocr.stages.stored_weights import content_of, on_store
 from llm_ocr.storage.hf.client import no_answer
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, used_settings

@@ -244,8 +244,8 @@ class Route:
 class Reading:
     """A page reader, and what belongs to its pages."""
 
-    reader: PageReader  # the reader
-    admission: Admission  # admission of its pages
+    reader: PageReader
+    admission: Admission  # of its pages
     transcribes: Callable[[], bool] = lambda: False  # whether a model is asked for the pages' own text; see `rated`
     verifier: Verifier | None = None  # OCR that verifies the text, if asked
     first: PageReader | None = None  # the CPU engine, which reads each page before `reader` with the engine `hybrid`

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from llm_ocr.errors import ObjectExists, ObjectNotFound, WorkspaceError, WorkspaceMismatch
 from llm_ocr.storage import ObjectStore, StoreOptions, open_store
-from llm_ocr.storage.local.locks import OwnFolder
 from llm_ocr.storage.names import OF_FILE_MANAGERS, PROBES
+from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.workspace import codec
 
 #: Format that this version writes. This version reads this format and all older ones.

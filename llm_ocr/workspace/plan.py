@@ -500,10 +500,10 @@ class Planner:
         with self._path.open("rb") as lines:
             for number, line in enumerate(lines):
                 value = codec.load(line, str(self._path))
-                value["pages"], value["wanted"] = (
-                    codec.pages_from_text(value["pages"]),
-                    PageSelection(**value["wanted"]),
-                )
+                value |= {
+                    "pages": codec.pages_from_text(value["pages"]),
+                    "wanted": PageSelection(**value["wanted"]),
+                }
                 document = PlannedDocument(**{**value, "reason": Reason(value["reason"]) if value["reason"] else None})
                 others = self._aliases.get(number, ())
                 yield [document, *(replace(document, source=source, relative=path) for source, path in others)]

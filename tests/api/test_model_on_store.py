@@ -10,7 +10,7 @@ from store_servers import by_environment, gcs, s3
 
 import llm_ocr
 from llm_ocr.errors import LlmOcrError, ServerError, StorageError, UsageError
-from llm_ocr.stages.start_checks import content_of, fetch
+from llm_ocr.stages.stored_weights import content_of, fetch
 from llm_ocr.storage import ObjectStore, open_store
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, stage_keys

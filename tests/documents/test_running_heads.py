@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_ocr.documents.text_layer import edge_lines, marked
+from llm_ocr.documents.furniture import edge_lines, marked
 from llm_ocr.types import Box, Line, PageContent, Word
 
 

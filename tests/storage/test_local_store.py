@@ -13,7 +13,7 @@ import pytest
 from llm_ocr.errors import ObjectExists, StorageError
 from llm_ocr.storage import open_store
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.storage.local.locks import OwnFolder
+from llm_ocr.storage.own_folder import OwnFolder
 from tests.fakes.crash import Crash, CrashingLocalStore, CrashPoint, When
 
 

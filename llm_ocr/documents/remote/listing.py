@@ -45,7 +45,7 @@ from llm_ocr.documents.remote.cache import (
 from llm_ocr.documents.remote.http import WebClient
 from llm_ocr.errors import ObjectNotFound, PageFailure, UsageError
 from llm_ocr.storage import ObjectInfo
-from llm_ocr.storage.local.locks import OwnFolder
+from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.types import Reason
 
 # Remote documents from user input: single URLs, prefixes, patterns, lists, and manifests. The listing of a prefix

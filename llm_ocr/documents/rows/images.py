@@ -20,7 +20,7 @@ from llm_ocr.documents.rows import DataFile, RowAddress, in_repository, row_addr
 from llm_ocr.documents.rows.files import HubFiles, decoding, parquet_file
 from llm_ocr.documents.rows.listing import no_image
 from llm_ocr.errors import ObjectNotFound, PageFailure
-from llm_ocr.storage.local.locks import OwnFolder
+from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.types import Reason
 
 if TYPE_CHECKING:

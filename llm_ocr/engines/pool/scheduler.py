@@ -44,9 +44,8 @@ class PoisonDetector:
         self._stall = stall
         self._seconds = _FIRST_ANSWER  # moving mean of the duration of an answer
         self.answered = 0  # completed requests on all servers
-        self.by_server: dict[
-            int, set[Request]
-        ] = {}  # suspects by server; a server with suspects accepts no other requests
+        #: Suspects by server. A server with suspects accepts no other requests.
+        self.by_server: dict[int, set[Request]] = {}
         self._escaped: dict[str, tuple[int, int]] = {}  # request id: deaths and server number
 
     def record_answer(self, seconds: float) -> None:

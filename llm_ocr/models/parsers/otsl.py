@@ -27,9 +27,8 @@ from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind
 
 _TOKEN = re.compile(r"<(?P<name>[fleux]cel|ched|rhed|corn|srow|nl)>")
-_CUT = re.compile(
-    r"<(?:[felux](?:c(?:el?)?)?|[cr](?:h(?:ed?)?)?|co(?:rn?)?|s(?:r(?:ow?)?)?|nl?)?\Z"
-)  # incomplete token
+#: Incomplete token.
+_CUT = re.compile(r"<(?:[felux](?:c(?:el?)?)?|[cr](?:h(?:ed?)?)?|co(?:rn?)?|s(?:r(?:ow?)?)?|nl?)?\Z")
 #: Corners behind a line of text: `<|LOC_BEGIN|>`, two numbers for each corner, `<|LOC_END|>`.
 _SPOT = re.compile(r"(?:<\|LOC_(?:BEGIN|\d{1,4})\|>\s{0,4}){1,17}+(?:<\|LOC_END\|>)?")
 _SPOT_TOKEN = re.compile(r"<\|(?:TEXT|LOC)_\w{1,5}\|>")

@@ -162,7 +162,7 @@ def test_files_of_dead_processes_are_removed_and_live_ones_stay(tmp_path):
     program = (
         "import sys, pathlib\n"
         "from llm_ocr.documents.remote.cache import COPIES\n"
-        "from llm_ocr.storage.local.locks import OwnFolder\n"
+        "from llm_ocr.storage.own_folder import OwnFolder\n"
         "folder = OwnFolder(COPIES, pathlib.Path(sys.argv[1]))\n"
         "(folder.path / 'a.pdf').write_bytes(b'x')\n"
         "print(folder.path.name, flush=True)\n"
