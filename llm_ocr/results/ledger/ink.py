@@ -60,6 +60,8 @@ def compare_with_ink(
     unread, without = Unread(), 0
     # Many models leave out running heads and feet on purpose.
     aside = in_margin if attempt.source == "model" else _is_shadow
+    # Where words are compared, only pictures may hide text that was not read.
+    every = lines_of_text(black) if (placed and figures) or (amount and (placed or not figures)) else []
     if placed:
         free = black & ~cover_of((height, width), attempt.blocks)
         for box in known:
@@ -74,12 +76,12 @@ def compare_with_ink(
             if size_of(entry.chunks) * _LEAST_PIXELS > sum(int(np.count_nonzero(black[place])) for place in places):
                 spans.append(Span(number, 0, len(entry.text)))
                 without += size_of(entry.chunks)
-        begun = _begun(black, texts)
+        begun = _begun(black, every, texts)
         share = sum(pixels for _, pixels in begun) / total
         unread = Unread(unread.share + share, [*unread.boxes, *(box for box, _ in begun)])
     most = total / _LEAST_PIXELS_OF_PAGE
     if amount and all(block.box.area < 1 for block in figures):
-        lines = lines_of_text(black & ~cover_of((height, width), figures))
+        lines = lines_of_text(black & ~cover_of((height, width), figures)) if figures else every
         lines = [line for line in lines if not _is_shadow(line[0].scaled(1 / width, 1 / height))]
         demanded = [box for box, _ in lines if not aside(box.scaled(1 / width, 1 / height))]
         expected = sum(map(letters_in, demanded))
@@ -96,11 +98,12 @@ def compare_with_ink(
     return unread, Unsupported(share, spans)
 
 
-def _begun(black: "Mask", texts: Sequence[BlockText]) -> list[tuple[Box, int]]:
+def _begun(black: "Mask", found: Sequence[tuple[Box, int]], texts: Sequence[BlockText]) -> list[tuple[Box, int]]:
     """Return the lines, as relative boxes with their pixels, in places where the answer has far fewer letters.
 
-    These are the places of tables and paragraphs of which the model wrote only the beginning, and of pictures that have
-    nothing but text. Lines in the places of several texts, of formulas, and of continued text are not judged.
+    `found` are the lines of the page, as from `lines_of_text`. The places are those of tables and paragraphs of which
+    the model wrote only the beginning, and of pictures that have nothing but text. Lines in the places of several
+    texts, of formulas, and of continued text are not judged.
     """
     import numpy as np
 
@@ -114,7 +117,6 @@ def _begun(black: "Mask", texts: Sequence[BlockText]) -> list[tuple[Box, int]]:
         else:
             key = block.box, block.kind is BlockKind.FIGURE
             letters[key] = letters.get(key, 0) + size_of(entry.chunks) + len(block.described)
-    found = lines_of_text(black)
     if not letters or not found:
         return []
     lines = [box.scaled(1 / width, 1 / height) for box, _ in found]
