@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Sequence
+from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from llm_ocr.results.quality.text_layer import (
     SHORTEST,
     UNVERIFIABLE,
     BlockText,
+    Chunk,
     aligned,
     chunks_of,
     folded,
@@ -40,6 +42,10 @@ NAME = re.compile(r"(?<![^\W_])[^\W\d_][^\W\d_]{3,}")
 _EDGE, _HEAD = 0.12, 200
 #: Names that a layer may lack until it is taken for a layer with broken words.
 _ENOUGH_NAMES = 0.1
+#: Fewest letters of a line that the answer lacks as a whole.
+_LEAST_LINE = 10
+#: Fewest letters of a word that stands for another, and similarity from which it is the same word, misread.
+_REPLACED, _SIMILAR = 4, 0.5
 #: A word, which is longer than the symbols of a formula, such as `x12` and `sin`.
 _WORD = re.compile(r"[^\W_]{4}")
 
@@ -77,14 +83,17 @@ def compare_with_layer(
     unread = Unread()
     # What one side lacks and the other has instead is misread.
     misread = size_lacking([chunk for _, chunk in every], in_layer) + max(ENOUGH_LETTERS, MISREAD * size_of(wanted))
-    if lacking := passages(wanted, in_answer[: len(wanted)], misread):
-        starts = [0, *accumulate(len(text) + 1 for text, _ in demanded)]
+    lacking = passages(wanted, in_answer[: len(wanted)], misread)
+    starts = [0, *accumulate(len(text) + 1 for text, _ in demanded)]
+    lost = _lost_lines(starts, wanted, in_answer[: len(wanted)], _longest_run([chunk for _, chunk in every], in_layer))
+    if lacking or lost:
         boxes = [
             box
             for (_, box), start, end in zip(demanded, starts, starts[1:], strict=False)
-            if any(first < end and last > start for _, first, last, _ in lacking)
+            if start in lost or any(first < end and last > start for _, first, last, _ in lacking)
         ]
-        unread = Unread(sum(part[3] for part in lacking) / size_of(wanted), boxes)
+        size = max(sum(part[3] for part in lacking), sum(lost.values()))
+        unread = Unread(size / size_of(wanted), boxes)
     # Text read in a drawing or picture is in no layer: drawings often have letters as curves. A block was read from a
     # picture if the page has pictures of its size, and no line is in its box. Without a model, any such block was.
     own = []
@@ -110,7 +119,8 @@ def compare_with_layer(
         # Text of pictures is in no layer: as many letters as fit in the lines of ink that the layer lacks.
         unseen = ink_without([box for _, box in lines], black)
         invented -= round(sum(letters for _, letters in unseen) / FEWEST)
-    share = max(0, invented) / letters
+    replaced = [span for span in _replaced(every, in_layer, layer, in_answer) if span.block in numbers]
+    share = max(0, invented, sum(span.end - span.start for span in replaced)) / letters
     unknown = {
         (number, place[0])
         for (number, chunk), found in zip(every, in_layer, strict=True)
@@ -123,7 +133,79 @@ def compare_with_layer(
         for word, flag in zip(chunk.words, found, strict=True)
         if not flag
     }
-    return unread, Unsupported(share, [*spans, *_unknown_facts(lines, own, unknown, left)])
+    return unread, Unsupported(share, [*spans, *replaced, *_unknown_facts(lines, own, unknown, left)])
+
+
+def _longest_run(chunks: Sequence[Chunk], found: Sequence[Sequence[int]]) -> int:
+    """Return the letters of the longest run of words that were not found."""
+    longest = letters = 0
+    for chunk, flags in zip(chunks, found, strict=True):
+        for word, flag in zip(chunk.words, flags, strict=True):
+            letters = 0 if flag else letters + len(word)
+            longest = max(longest, letters)
+    return longest
+
+
+def _lost_lines(
+    starts: Sequence[int], wanted: Sequence[Chunk], found: Sequence[Sequence[int]], strange: int
+) -> dict[int, int]:
+    """Return the starts of short lines of the layer that the answer lacks as a whole, with their letters.
+
+    The lines before and after are found, so that the line was left out, and is no part of something else that the
+    answer lacks. A line is misread if the answer has as many letters in one place that the layer lacks: `strange`.
+    """
+    sizes = [[0, 0, 0] for _ in starts]  # letters, those not found, and words of each line
+    line = 0
+    for chunk, flags in zip(wanted, found, strict=True):
+        for word, (at, _), flag in zip(chunk.words, chunk.places, flags, strict=True):
+            while line + 1 < len(starts) and at >= starts[line + 1]:
+                line += 1
+            letters, lacking, words = sizes[line]
+            sizes[line] = [letters + len(word), lacking + len(word) * (not flag), words + 1]
+    shown = [number for number, (letters, _, _) in enumerate(sizes) if letters]
+    lost = {}
+    for before, number, after in zip(shown, shown[1:], shown[2:], strict=False):
+        letters, lacking, words = sizes[number]
+        beside = all(2 * sizes[other][1] <= sizes[other][0] for other in (before, after))
+        if lacking == letters and words > 1 and letters >= max(_LEAST_LINE, strange + 1) and beside:
+            lost[starts[number]] = letters
+    return lost
+
+
+def _replaced(
+    every: Sequence[tuple[int, Chunk]],
+    in_layer: Sequence[Sequence[int]],
+    layer: Sequence[Chunk],
+    in_answer: Sequence[Sequence[int]],
+) -> list[Span]:
+    """Return the places of words that stand for another word of the layer, which the answer lacks.
+
+    Both are between the same two words. A similar word is misread, and no other word.
+    """
+    words = [
+        (word, flag)
+        for chunk, flags in zip(layer, in_answer, strict=True)
+        for word, flag in zip(chunk.words, flags, strict=True)
+    ]
+    between: dict[tuple[str, ...], str] = {}
+    for number, (word, flag) in enumerate(words[2:-2], 2):
+        beside = [words[number + step] for step in (-2, -1, 1, 2)]
+        if not flag and all(found for _, found in beside) and word.isalpha():
+            between[tuple(near for near, _ in beside)] = word
+    placed = [
+        (word, flag, block, place)
+        for (block, chunk), flags in zip(every, in_layer, strict=True)
+        for word, flag, place in zip(chunk.words, flags, chunk.places, strict=True)
+    ]
+    spans = []
+    for number, (word, flag, block, place) in enumerate(placed[2:-2], 2):
+        if flag or not word.isalpha() or len(word) < _REPLACED:
+            continue
+        before, last, following, after = (placed[number + step][0] for step in (-2, -1, 1, 2))
+        other = between.get((before, last, following, after), "")
+        if len(other) >= _REPLACED and SequenceMatcher(None, word, other, autojunk=False).ratio() < _SIMILAR:
+            spans.append(Span(block, *place))
+    return spans
 
 
 def optional_lines(lines: Sequence[tuple[str, Box]], attempt: Attempt, texts: Sequence[BlockText]) -> list[bool]:

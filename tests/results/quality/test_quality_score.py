@@ -720,6 +720,44 @@ def test_a_number_is_compared_at_its_place(paper, read):
     assert "the first is 1995" in attempt.detail
 
 
+#: A page whose table has a line of the layer for each row.
+_ROWS = ["Goods in store Count Price", "Oars, ash, long 14 31.50", "Lamp oil 6 12.75", "Canvas, number four 22 17.40"]
+_NOTICE = "The harbor commission met at the custom house with the pilot from Vessin in the chair."
+
+
+def _stored(rows: Sequence[str], notice: str = _NOTICE) -> list[tuple[str, Box]]:
+    return [(text, Box(0.1, 0.4 + 0.03 * at, 0.9, 0.42 + 0.03 * at)) for at, text in enumerate([notice, *rows, "End."])]
+
+
+@pytest.mark.parametrize("row", [1, 2, 3])
+def test_a_lost_row_counts_although_it_is_short(paper, read, row):
+    page = layered(paper, _stored(_ROWS))
+    lines = [(text, box) for text, box in _stored(_ROWS) if text != _ROWS[row]]
+    answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in lines))
+    attempt, _, ledger = rated(page, answer, FITTED, transcribed=True)
+    assert attempt.reason is Reason.UNREAD
+    assert ledger is not None and ledger.unread == (_stored(_ROWS)[row + 1][1],)
+
+
+@pytest.mark.parametrize(
+    ("notice", "status"),
+    [
+        (_NOTICE, Status.OK),
+        (_NOTICE.replace("Vessin", "Vesein"), Status.OK),
+        (_NOTICE.replace("Vessin", "Marlow"), Status.DEGRADED),
+        (_NOTICE.replace("pilot", "mayor"), Status.DEGRADED),
+    ],
+)
+def test_a_word_in_place_of_another_counts(paper, read, notice, status):
+    lines = _stored(_ROWS, notice)
+    answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in lines))
+    attempt, _, ledger = rated(layered(paper, _stored(_ROWS)), answer, FITTED, transcribed=True)
+    assert attempt.status is status
+    if status is Status.DEGRADED:
+        [span] = ledger.unsupported
+        assert notice[span.start : span.end] in ("Marlow", "mayor")
+
+
 @pytest.mark.parametrize(("gap", "status"), [(0.05, Status.OK), (0.005, Status.DEGRADED)])
 def test_only_a_line_apart_from_the_text_is_a_running_head(paper, read, gap, status):
     head = ("Proceedings of the harbor board, volume of the year, part two", Box(0.1, 0.08, 0.9, 0.1))
