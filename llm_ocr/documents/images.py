@@ -163,6 +163,8 @@ def _differs(image: "Image.Image") -> bool:
 #: Formats of Pillow, and the features that optional ones need.
 _FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "JPEG2000", "AVIF")
 _OPTIONAL = {"JPEG2000": "jpg_2000", "AVIF": "avif"}
+#: Formats whose frames are an animation. Those of a TIFF are pages, and those of a JPEG (MPO) are previews.
+_ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 #: Tags of a TIFF's frames, and their values for smaller copies of another frame and for masks.
 _SUBFILE, _REDUCED, _MASK = 254, 1, 4
 _OLD_SUBFILE, _OLD_REDUCED = 255, 2
@@ -223,6 +225,15 @@ class ImageFile:
             raise PageFailure(Reason.UNREADABLE, f"cannot be opened as an image: {error}") from error
         self.pages = len(self._frames)
         self._file = file
+
+    @property
+    def placeholder(self) -> str:
+        """Return what the page does not show; "" for an image without further frames."""
+        try:
+            is_animated = self._image.format in _ANIMATED and getattr(self._image, "is_animated", False)
+        except _DAMAGED:  # data after the first frame, which alone is read
+            return ""
+        return "the image is animated, and only its first frame was read" if is_animated else ""
 
     def _opened(self) -> "Image.Image":
         from PIL import Image, features

@@ -19,6 +19,7 @@ from llm_ocr.documents.damage import content_damage, image_damage
 from llm_ocr.documents.files import FdFile
 from llm_ocr.documents.images import MIN_SIDE, grayscale_if_equal, longest_side
 from llm_ocr.documents.ink import LONGEST, ink_of
+from llm_ocr.documents.marked_text import drop_contradicted_names
 from llm_ocr.documents.pdf_objects import (
     Frame,
     Objects,
@@ -385,7 +386,7 @@ class PdfFile:
             frame = page_frame(loaded)
             objects = page_objects(loaded, frame, paths=text_layer)
             self._check_images(objects.largest_image)
-            hide_covered_text(loaded, frame, objects)
+            self._hide(loaded, number, frame, objects)
             # At most the scan's own pixels, which show its smallest letters.
             scanned = int(max(loaded.get_size()) * objects.scan_resolution(frame))
             size = max(self._look.size, min(self._look.scan_size, scanned))
@@ -419,7 +420,7 @@ class PdfFile:
             with contextlib.suppress(PageFailure):  # the page cannot be rendered
                 self._check_size(*loaded.get_size())
                 self._check_images(objects.largest_image)
-                hide_covered_text(loaded, frame, objects)
+                self._hide(loaded, number, frame, objects)
                 picture = self._rendered(loaded, min(self._look.size, _SKETCH))
             return self._content(number, loaded, objects, picture)
 
@@ -488,7 +489,7 @@ class PdfFile:
             if flat is not page:
                 frame = page_frame(flat)
                 objects = page_objects(flat, frame)
-                hide_covered_text(flat, frame, objects)
+                self._hide(flat, number, frame, objects)
             content = page_content(flat, objects, picture)
             content = replace(content, invisible=content.invisible + objects.covered_characters)
             if content.invisible and self._look.keep_invisible:
@@ -498,6 +499,12 @@ class PdfFile:
                 content = replace(every_word, with_invisible=True)
         self._contents[number] = with_check_boxes(content, check_boxes(page, page_frame(page)))
         return self._contents[number]
+
+    @staticmethod
+    def _hide(page: pypdfium2.PdfPage, number: int, frame: Frame, objects: Objects) -> None:
+        """Hide the text of the page that it draws over, and texts that its glyphs contradict, from all readers."""
+        hide_covered_text(page, frame, objects)
+        drop_contradicted_names(page, number, objects.texts_at)
 
     @contextlib.contextmanager
     def _with_values(self, page: pypdfium2.PdfPage, number: int) -> Iterator[pypdfium2.PdfPage]:

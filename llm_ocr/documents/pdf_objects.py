@@ -304,6 +304,20 @@ def _clip_bounds(handle: _Handle) -> tuple[float, float, float, float] | None:
     return (left, bottom, right, top) if count > 0 else None
 
 
+def texts_of_objects(page: pypdfium2.PdfPage, texts: Sequence[Placed], numbers: set[int]) -> dict[int, str]:
+    """Return the letters, digits, and signs of the text objects with these numbers."""
+    text_page, found = page.get_textpage(), {}
+    try:
+        for number in numbers:
+            size = pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, None, 0)
+            buffer = (pdfium.FPDF_WCHAR * (size // 2 + 1))()
+            pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, buffer, ctypes.sizeof(buffer))
+            found[number] = "".join(bytes(buffer).decode("utf-16-le", "replace").replace("\0", "").split())
+    finally:
+        text_page.close()
+    return found
+
+
 #: Limits of a page's links and of an address's bytes.
 _MOST_LINKS, _LONGEST_ADDRESS = 500, 2000
 _ADDRESS = re.compile(r"(?:https?://|mailto:)[\x21-\x7e]+", re.IGNORECASE)

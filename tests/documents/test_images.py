@@ -136,6 +136,17 @@ def test_every_frame_of_a_tiff_is_a_page(tmp_path, picture):
     assert beyond is Reason.NO_SUCH_PAGE
 
 
+@pytest.mark.parametrize("name", ["a.gif", "a.webp", "a.png"])
+def test_an_animation_is_not_the_whole_document(tmp_path, picture, name):
+    picture.save(tmp_path / name, save_all=True, append_images=[picture.rotate(180)], duration=500)
+    assert opened(str(tmp_path / name)) == 1
+    (animated,) = rendered(str(tmp_path / name), 1)
+    assert "only its first frame" in animated.stands_for
+    picture.save(tmp_path / name)
+    (still,) = rendered(str(tmp_path / name), 1)
+    assert still.stands_for == ""
+
+
 @pytest.mark.parametrize(
     ("name", "mode"),
     [

@@ -62,7 +62,7 @@ def account(
         # The limits of ink are wider, because it is less certain.
         if unread.share <= MOST["ink"]:
             unread = Unread(0.0, unread.boxes)
-        if unsupported.share <= MOST["ink"]:
+        if by_layer or unsupported.share <= MOST["ink"]:  # a true layer has only words that the picture shows
             unsupported = Unsupported()
         unread = Unread(max(unread.share, lacking.share), [*lacking.boxes, *unread.boxes])
         unsupported = Unsupported(max(unsupported.share, foreign.share), [*unsupported.spans, *foreign.spans])
