@@ -30,6 +30,7 @@ from llm_ocr.documents.pdf_objects import (
     placeholder,
     with_check_boxes,
 )
+from llm_ocr.documents.text_layer import without_lookalikes
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import SCAN, Box, Evidence, InkMap, Line, PageContent, Reason
 
@@ -43,8 +44,9 @@ _MOST_CHARACTERS = 25_000
 _NO_LATIN = re.compile(r"[\u0370-\u1dff\u2e80-\ufaff\ufe30-\uffef]")
 #: Range of brightness (of 255) of a part of a picture without text, and highest color value of dark text.
 _ONE_COLOR, _DARK = 24, 200
-#: Largest difference of gray values, of 255, that is not visible, and height of text in pixels that shows its letters.
-_UNSEEN, _LEAST_PIXELS = 8, 3.0
+#: Largest difference of gray values, of 255, that is not visible, and of the values of a color. Height of text in
+#: pixels that shows its letters.
+_UNSEEN, _UNSEEN_COLOR, _LEAST_PIXELS = 8, 64, 3.0
 #: Share of a line's height at its sides that is not compared, and width in heights of a part without letters.
 _MARGIN, _GAP = 0.1, 1.2
 #: Height in pixels of the small picture up to which a line is compared as a whole.
@@ -126,7 +128,7 @@ def _layer_lines(
                         shown, pieces, around = " ".join(words), places, _around(places or pieces)
                         invisible += count
                 if pieces:
-                    lines.append((shown.translate(_BROKEN), around.clipped()))
+                    lines.append((without_lookalikes(shown.translate(_BROKEN)), around.clipped()))
             start += _count(line) + 2
         return tuple(lines), lost / max(1, total), invisible
     finally:
@@ -231,8 +233,13 @@ def _is_plain(picture: "Image.Image", box: Box, letters: int) -> bool:
     right, bottom = min(picture.width, int(place.x1 - room) + 1), min(picture.height, int(place.y1 - room) + 1)
     if left >= right or top >= bottom:
         return True
-    levels = picture.crop((left, top, right, bottom)).convert("L").tobytes()
-    return max(levels) - min(levels) <= _UNSEEN
+    part = picture.crop((left, top, right, bottom))
+    levels = part.convert("L").tobytes()
+    if max(levels) - min(levels) > _UNSEEN:
+        return False
+    bands = part.convert("RGB").split() if part.mode != "L" else ()
+    values = (band.tobytes() for band in bands)
+    return all(max(band) - min(band) <= _UNSEEN_COLOR for band in values)
 
 
 def _is_undrawn(text_page: pypdfium2.PdfTextPage, piece: _Piece, picture: "Image.Image") -> bool:

@@ -724,7 +724,9 @@ def _overprints(chars: Chars, codes: Ints, size: Floats, kept: Bools) -> tuple[B
 
 def _underlines(codes: Ints, boxes: Floats, kept: Bools) -> list[int]:
     """Return the underscores below other characters: words are underlined, and fields filled in, in this way."""
-    marks = np.nonzero(kept & (codes == ord("_")))[0]
+    marked = kept & (codes == ord("_"))
+    row = marked[2:] & marked[1:-1] & marked[:-2]  # an underscore in a name touches its neighbors
+    marks = np.unique(np.nonzero(row)[0][:, None] + (0, 1, 2))
     if not len(marks):
         return []
     others = boxes[kept & (codes != ord("_"))]
