@@ -24,6 +24,7 @@ from llm_ocr.documents.pdf_objects import (
     Frame,
     Objects,
     check_boxes,
+    has_bare_notes,
     has_fields,
     page_frame,
     page_objects,
@@ -528,6 +529,8 @@ class PdfFile:
             self._flattened.init_forms()
         flat = self._flattened[number - 1]
         try:
+            if has_bare_notes(flat):
+                flat.render(scale=1 / max(1.0, *flat.get_size()))
             if has_fields(flat) and pdfium.FPDFPage_Flatten(flat, pdfium.FLAT_NORMALDISPLAY) == pdfium.FLATTEN_SUCCESS:
                 flat.close()
                 flat = self._flattened[number - 1]

@@ -70,14 +70,16 @@ def without_lookalikes(line: str) -> str:
     """Return a line whose words have letters of one script each, as they look; the result is as long as the line.
 
     A word of two scripts has that of the letters that no letter of the other script looks like. Without such letters,
-    it has the script of most letters of the line, as do other words of such letters then.
+    it has the script of most such letters of the line, as do other words of look-alikes then.
     """
     if line.isascii():
         return line
     words = [(found.start(), [*map(_script_of, found[0])], found[0]) for found in _WORD.finditer(line)]
     if not any("LATIN" in scripts and len({*scripts}) > 1 for _, scripts, _ in words):
         return line
-    most = Counter(script for _, scripts, _ in words for script in scripts).most_common(1)[0][0]
+    letters = [pair for _, scripts, word in words for pair in zip(scripts, word, strict=True)]
+    clear = [script for script, c in letters if not any(c in twins for twins in _TWINS.values())]
+    most = Counter(clear or [script for script, _ in letters]).most_common(1)[0][0]
     for at, scripts, word in words:
         others = {*scripts, most} - {"LATIN"}
         if len(others) > 1:

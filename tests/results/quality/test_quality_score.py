@@ -462,6 +462,20 @@ def test_text_of_a_page_without_ink_is_never_ok(paper, read):
     }
 
 
+def test_numbers_between_other_neighbors_are_supported(paper, read):
+    labels = [
+        ("Skipper Brask 19", "23 Quay Street", "4819 Malmby"),
+        ("Skipper Pell 20", "24 Quay Street", "4820 Malmby"),
+    ]
+    lines = tuple((line, Box(0.1, 0.1 * at, 0.4, 0.1 * at + 0.02)) for at, line in enumerate(sum(labels, ()), start=1))
+    page = replace(paper, evidence=replace(paper.evidence, lines=lines))
+    rows = "\n".join("   ".join(row) for row in zip(*labels, strict=True))
+    answer = replace(read, source="text-layer", blocks=(Block(BlockKind.TEXT, Box(0, 0, 1, 0.99), rows),))
+    assert not scored(page, answer)[1].unsupported
+    answer = replace(answer, blocks=(replace(answer.blocks[0], text=rows.replace("24 Quay", "25 Quay")),))
+    assert scored(page, answer)[1].unsupported
+
+
 def test_faint_text_that_a_true_layer_has_is_supported(paper, read):
     assert paper.evidence is not None and paper.evidence.ink is not None
     black = pixels_of(paper.evidence.ink, 0).copy()
