@@ -4,8 +4,8 @@
     run = llm_ocr.run("docs/", workspace="out")
     run.status.pages; run.to_dataset()
 
-The keywords are settings with the names of the command line's flags. `llm_ocr.config.keywords` has their types and
-descriptions. Everything is imported at its first use.
+The keywords are settings with the names of the command line's flags. `llm_ocr.config.keywords` has their types, and
+`help(llm_ocr.run)` their descriptions. Everything is imported at its first use.
 """
 
 import importlib as _importlib

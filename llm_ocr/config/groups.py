@@ -4,10 +4,10 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, TypeVar, Unpack
 
 from pydantic import (
     AfterValidator,
@@ -99,11 +99,6 @@ def split_list(text: str) -> tuple[str, ...]:
     return tuple(line for line in text.split("\n") if line)
 
 
-# Groups of settings. `json_schema_extra` of a field can hold these keys: `positional` (True), `short` (a letter),
-# `flag` (if the flag differs from the field's name), `metavar` (name of the value in the help), and `engines` (if they
-# differ from the engines of the group).
-
-
 FRACTION = Annotated[float, Field(ge=0.0, le=1.0)]
 COUNT = Annotated[int, Field(ge=1)]
 #: A path or URL. Pydantic's `str` refuses file names that are not UTF-8.
@@ -119,6 +114,30 @@ MODELS = (VLLM, SERVER)
 ALL = (EMBEDDED, *MODELS)
 #: In a setting's list of engines: it has no effect if `hybrid` uses one of them.
 NOT_HYBRID = "not hybrid"
+
+
+class Look(TypedDict, total=False):
+    """What the command line, messages, and checks know of a setting besides its type."""
+
+    positional: bool
+    short: str  # letter of a short flag
+    flag: str  # if it differs from the name of the setting
+    metavar: str  # name of the value in the help
+    bare: bool  # False: not read from the predecessor's variables
+    engines: Sequence[str]  # it has no effect with others; default: `ENGINES` of its group
+    formats: Sequence[str]  # of exports; it has no effect with others
+    group: str  # of entry points, whose names are values, too
+
+
+#: Default of a setting that must be given.
+REQUIRED: Any = ...
+T = TypeVar("T")
+
+
+def setting(default: T, description: str = "", **look: Unpack[Look]) -> T:
+    """Return the field of a setting, which has this default and this text in the help."""
+    extra: Any = look
+    return Field(default, description=description or None, json_schema_extra=extra)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,154 +192,131 @@ class Group(BaseSettings):
 class LogSettings(Group):
     """Output and logging."""
 
-    quiet: bool = Field(False, description="Print only the result")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("warning", description="Minimum log level")
-    log_file: FILE | None = Field(None, description="Log file (default: standard error)")
-    log_format: Literal["text", "json"] = Field("text", description="Log format: text lines or JSON lines")
+    quiet: bool = setting(False, "Print only the result")
+    log_level: Literal["debug", "info", "warning", "error"] = setting("warning", "Minimum log level")
+    log_file: FILE | None = setting(None, "Log file (default: standard error)")
+    log_format: Literal["text", "json"] = setting("text", "Log format: text lines or JSON lines")
 
 
 class WorkspaceSettings(LogSettings):
     """Workspace."""
 
-    workspace: NAME = Field(
-        description="Folder or s3://, gs://, or hf:// URL for the plan and all results",
-        json_schema_extra={"short": "w", "metavar": "URL"},
+    workspace: NAME = setting(
+        REQUIRED, "Folder or s3://, gs://, or hf:// URL for the plan and all results", short="w", metavar="URL"
     )
-    workspace_profile: NAME | None = Field(
-        None, description="Credentials for the workspace: an AWS profile or a Google credentials file"
+    workspace_profile: NAME | None = setting(
+        None, "Credentials for the workspace: an AWS profile or a Google credentials file"
     )
-    workspace_endpoint: NAME | None = Field(
-        None,
-        description="Server of the workspace's store (default: the provider's)",
-        json_schema_extra={"metavar": "URL"},
+    workspace_endpoint: NAME | None = setting(
+        None, "Server of the workspace's store (default: the provider's)", metavar="URL"
     )
-    workspace_region: NAME | None = Field(None, description="Region of the workspace's bucket (default: the SDK's)")
+    workspace_region: NAME | None = setting(None, "Region of the workspace's bucket (default: the SDK's)")
 
 
 class OwnWorkspaceSettings(WorkspaceSettings):
     """Workspace."""
 
-    workspace: NAME = Field(
-        "llm-ocr-out",
-        description="Folder or s3://, gs://, or hf:// URL for the plan and all results",
-        json_schema_extra={"short": "w", "metavar": "URL"},
+    workspace: NAME = setting(
+        "llm-ocr-out", "Folder or s3://, gs://, or hf:// URL for the plan and all results", short="w", metavar="URL"
     )
 
 
 class SourceSettings(Group):
     """Documents and pages."""
 
-    sources: NAMES = Field(
-        (),
-        description="Files, folders, globs, URLs, .txt lists of paths, or .jsonl manifests",
-        json_schema_extra={"positional": True, "metavar": "SOURCE"},
+    sources: NAMES = setting(
+        (), "Files, folders, globs, URLs, .txt lists of paths, or .jsonl manifests", positional=True, metavar="SOURCE"
     )
-    pages: str | None = Field(
-        None,
-        description="Pages to read of each document, for example 1-5,9 or 12-",
-        json_schema_extra={"metavar": "RANGES"},
-    )
-    only: NAMES = Field((), description="Read only documents with this file name or pattern (repeatable)")
-    max_pages_per_document: COUNT | None = Field(None, description="Read at most the first N pages of each document")
-    max_samples: COUNT | None = Field(None, description="Read at most N documents")
-    password: SECRETS = Field((), description="Password for encrypted PDFs (repeatable; safer: --password-file)")
-    password_file: FILE | None = Field(None, description="File with passwords to try, one per line")
-    pages_per_unit: COUNT | None = Field(
-        None, description="Pages per unit of work (default: 64, or 16 with the embedded engine; fewer in small runs)"
+    pages: str | None = setting(None, "Pages to read of each document, for example 1-5,9 or 12-", metavar="RANGES")
+    only: NAMES = setting((), "Read only documents with this file name or pattern (repeatable)")
+    max_pages_per_document: COUNT | None = setting(None, "Read at most the first N pages of each document")
+    max_samples: COUNT | None = setting(None, "Read at most N documents")
+    password: SECRETS = setting((), "Password for encrypted PDFs (repeatable; safer: --password-file)")
+    password_file: FILE | None = setting(None, "File with passwords to try, one per line")
+    pages_per_unit: COUNT | None = setting(
+        None, "Pages per unit of work (default: 64, or 16 with the embedded engine; fewer in small runs)"
     )
 
 
 class DatasetSettings(Group):
     """Dataset of page images."""
 
-    dataset: NAME | None = Field(
+    dataset: NAME | None = setting(
         None,
-        description="Dataset whose rows contain page images: of the Hub, or a folder or Parquet files here",
-        json_schema_extra={"metavar": "NS/NAME|FOLDER|FILES"},
+        "Dataset whose rows contain page images: of the Hub, or a folder or Parquet files here",
+        metavar="NS/NAME|FOLDER|FILES",
     )
-    dataset_config: NAME | None = Field(None, description="Dataset configuration (default: the only one, or `default`)")
-    dataset_split: NAME = Field("train", description="Dataset split")
-    dataset_revision: NAME | None = Field(
-        None, description="Dataset branch, tag, or commit; the plan records the commit (default: the newest)"
+    dataset_config: NAME | None = setting(None, "Dataset configuration (default: the only one, or `default`)")
+    dataset_split: NAME = setting("train", "Dataset split")
+    dataset_revision: NAME | None = setting(
+        None, "Dataset branch, tag, or commit; the plan records the commit (default: the newest)"
     )
-    image_column: NAME | None = Field(
-        None, description="Column with the image, or with a list of a document's images (default: the only such column)"
+    image_column: NAME | None = setting(
+        None, "Column with the image, or with a list of a document's images (default: the only such column)"
     )
-    id_column: NAME | None = Field(
-        None, description="Column with document IDs (default: IDs from commit, file, and row)"
-    )
+    id_column: NAME | None = setting(None, "Column with document IDs (default: IDs from commit, file, and row)")
 
 
 class CountSettings(Group):
     """Page counts."""
 
-    count_pages: Literal["auto", "exact", "estimate"] = Field(
+    count_pages: Literal["auto", "exact", "estimate"] = setting(
         "auto",
-        description=(
-            "exact: open every document to count its pages; estimate: open a sample, and infer the other counts "
-            "from file sizes; auto: exact for up to 10,000 documents"
-        ),
+        "exact: open every document to count its pages; estimate: open a sample, and infer the other counts from file "
+        "sizes; auto: exact for up to 10,000 documents",
     )
 
 
 class RemoteSettings(Group):
     """Remote documents."""
 
-    source_profile: NAME | None = Field(
-        None, description="Credentials for the documents: AWS profile or Google credentials file (default: the SDK's)"
+    source_profile: NAME | None = setting(
+        None, "Credentials for the documents: AWS profile or Google credentials file (default: the SDK's)"
     )
-    source_endpoint: NAME | None = Field(
-        None,
-        description="Server of the documents' store (default: the provider's)",
-        json_schema_extra={"metavar": "URL"},
+    source_endpoint: NAME | None = setting(
+        None, "Server of the documents' store (default: the provider's)", metavar="URL"
     )
-    source_region: NAME | None = Field(None, description="Region of the documents' bucket (default: the SDK's)")
-    source_cache: COUNT = Field(4096, description="Disk space for downloaded documents in MiB")
-    allow_private_addresses: bool = Field(False, description="Allow https:// documents at private IP addresses")
+    source_region: NAME | None = setting(None, "Region of the documents' bucket (default: the SDK's)")
+    source_cache: COUNT = setting(4096, "Disk space for downloaded documents in MiB")
+    allow_private_addresses: bool = setting(False, "Allow https:// documents at private IP addresses")
 
 
 class ConfinementSettings(Group):
     """Process isolation."""
 
-    confinement: Literal["auto", "off"] = Field(
+    confinement: Literal["auto", "off"] = setting(
         "auto",
-        description=(
-            "auto: processes that open documents cannot access the network, files, and programs, as far as the "
-            "kernel supports this; off: they can, if this breaks something (memory and time limits stay)"
-        ),
+        "auto: processes that open documents cannot access the network, files, and programs, as far as the kernel "
+        "supports this; off: they can, if this breaks something (memory and time limits stay)",
     )
 
 
 class RenderSettings(ConfinementSettings):
     """Page rendering."""
 
-    image_size: Annotated[int, Field(ge=64, le=10000)] | None = Field(
-        None, description="Longest side of page images in pixels (default: the engine's)"
+    image_size: Annotated[int, Field(ge=64, le=10000)] | None = setting(
+        None, "Longest side of page images in pixels (default: the engine's)"
     )
-    image_format: Literal["auto", "png", "jpeg"] = Field(
-        "auto", description="Encoding of page images (auto: what suits the engine)"
+    image_format: Literal["auto", "png", "jpeg"] = setting(
+        "auto", "Encoding of page images (auto: what suits the engine)"
     )
-    renderer: Literal["pdfium", "poppler"] = Field("pdfium", description="Renderer of PDF pages")
-    render_timeout: Annotated[float, Field(gt=0)] = Field(60.0, description="Maximum seconds to render a page")
-    render_memory: Annotated[int, Field(ge=128)] = Field(
-        2048, description="Memory limit of each renderer process in MiB"
-    )
-    render_workers: COUNT | None = Field(None, description="Renderer processes (default: one per core)")
+    renderer: Literal["pdfium", "poppler"] = setting("pdfium", "Renderer of PDF pages")
+    render_timeout: Annotated[float, Field(gt=0)] = setting(60.0, "Maximum seconds to render a page")
+    render_memory: Annotated[int, Field(ge=128)] = setting(2048, "Memory limit of each renderer process in MiB")
+    render_workers: COUNT | None = setting(None, "Renderer processes (default: one per core)")
 
 
 class EngineSettings(Group):
     """Engine."""
 
-    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"] | NAME = Field(
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"] | NAME = setting(
         "auto",
-        description=(
-            "vllm: start a vLLM server on the GPUs of this machine; server: use the server at --server-url; "
-            "embedded: PDF text layer and OCR on the CPU; hybrid: embedded, and a model for the pages that it would "
-            "read better; auto: the best one available"
-        ),
-        json_schema_extra={"group": ENGINES.group},
+        "vllm: start a vLLM server on the GPUs of this machine; server: use the server at --server-url; embedded: PDF "
+        "text layer and OCR on the CPU; hybrid: embedded, and a model for the pages that it would read better; auto: "
+        "the best one available",
+        group=ENGINES.group,
     )
-    batch_id: NAME | None = Field(None, description="Name of this run in status and metrics")
+    batch_id: NAME | None = setting(None, "Name of this run in status and metrics")
 
     @field_validator("engine")
     @classmethod
@@ -334,47 +330,41 @@ class EngineSettings(Group):
 class EmbeddedSettings(ConfinementSettings):
     """Embedded engine (--engine embedded)."""
 
-    text_layer: Literal["auto", "never"] = Field(
-        "auto", description="auto: use a PDF's text layer if it is correct; never: always use OCR"
+    text_layer: Literal["auto", "never"] = setting(
+        "auto", "auto: use a PDF's text layer if it is correct; never: always use OCR"
     )
-    invisible_text: Literal["drop", "keep"] = Field(
+    invisible_text: Literal["drop", "keep"] = setting(
         "drop",
-        description=(
-            "Text of a PDF that its pages do not show: hidden, white, clipped, or covered. drop: leave it out; keep: "
-            "read it as text of the page. Each row counts it in `invisible_chars`"
-        ),
+        "Text of a PDF that its pages do not show: hidden, white, clipped, or covered. drop: leave it out; keep: read "
+        "it as text of the page. Each row counts it in `invisible_chars`",
     )
-    ocr_language: NAME | None = Field(
+    ocr_language: NAME | None = setting(
         None,
-        description=(
-            "Script that OCR reads instead of Latin, Chinese, and Japanese: arabic, cyrillic, devanagari, east-slavic, "
-            "greek, korean, latin, tamil, telugu, or thai, whose model is downloaded once; or the .onnx file of a "
-            "PP-OCR recognizer, with a .txt of the same name if it does not contain its characters. With a model: only "
-            "with --verify ocr"
-        ),
-        json_schema_extra={"engines": [EMBEDDED], "metavar": "NAME"},
+        "Script that OCR reads instead of Latin, Chinese, and Japanese: arabic, cyrillic, devanagari, east-slavic, "
+        "greek, korean, latin, tamil, telugu, or thai, whose model is downloaded once; or the .onnx file of a PP-OCR "
+        "recognizer, with a .txt of the same name if it does not contain its characters. With a model: only with "
+        "--verify ocr",
+        engines=(EMBEDDED,),
+        metavar="NAME",
     )
-    ocr_workers: COUNT | None = Field(None, description="OCR processes (default: one per core)")
-    ocr_memory: Annotated[int, Field(ge=512)] = Field(4096, description="Memory limit of each OCR process in MiB")
-    page_timeout: Annotated[float, Field(gt=0)] = Field(300.0, description="Maximum seconds to render or read a page")
+    ocr_workers: COUNT | None = setting(None, "OCR processes (default: one per core)")
+    ocr_memory: Annotated[int, Field(ge=512)] = setting(4096, "Memory limit of each OCR process in MiB")
+    page_timeout: Annotated[float, Field(gt=0)] = setting(300.0, "Maximum seconds to render or read a page")
 
 
 class FilterSettings(Group):
     """Document filters and samples."""
 
-    filter_language: NAMES = Field(
+    filter_language: NAMES = setting(
         (),
-        description=(
-            "Keep only documents in this language, by code such as en or de (repeatable); documents without text "
-            "are kept"
-        ),
-        json_schema_extra={"metavar": "CODE"},
+        "Keep only documents in this language, by code such as en or de (repeatable); documents without text are kept",
+        metavar="CODE",
     )
-    filter_forms: bool = Field(False, description="Skip PDFs that are forms to fill in")
-    filter_spam: bool = Field(False, description="Skip documents that look like search-engine spam")
-    filter_blank: bool = Field(False, description="Skip documents whose pages are all blank")
-    sample: COUNT | None = Field(None, description="Read a random sample of N documents")
-    seed: Annotated[int, Field(ge=0)] = Field(0, description="Seed of the random sample")
+    filter_forms: bool = setting(False, "Skip PDFs that are forms to fill in")
+    filter_spam: bool = setting(False, "Skip documents that look like search-engine spam")
+    filter_blank: bool = setting(False, "Skip documents whose pages are all blank")
+    sample: COUNT | None = setting(None, "Read a random sample of N documents")
+    seed: Annotated[int, Field(ge=0)] = setting(0, "Seed of the random sample")
 
 
 class QualitySettings(Group):
@@ -382,41 +372,33 @@ class QualitySettings(Group):
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
-    min_quality: FRACTION | None = Field(
+    min_quality: FRACTION | None = setting(
         None,
-        description=(
-            "Read a page again with the model's next method if its quality score is below this (0 to 1), and keep"
-            " the best result (default: no page is read again, and pages that contradict their ink or text layer are"
-            " degraded; 0: neither, without --max-unread and --max-unsupported)"
-        ),
+        "Read a page again with the model's next method if its quality score is below this (0 to 1), and keep the "
+        "best result (default: no page is read again, and pages that contradict their ink or text layer are degraded; "
+        "0: neither, without --max-unread and --max-unsupported)",
     )
 
 
 class LedgerSettings(Group):
     """Ledgers of pages."""
 
-    max_unread: FRACTION | None = Field(
+    max_unread: FRACTION | None = setting(
         None,
-        description=(
-            "Largest share of a page's ink and text layer (0 to 1) that may be missing from an `ok` page. If given, a"
-            " model reads such a page again with its next method (default: 0.02 of the ink, and no passage of a true"
-            " text layer or OCR, without reading it again)"
-        ),
+        "Largest share of a page's ink and text layer (0 to 1) that may be missing from an `ok` page. If given, a "
+        "model reads such a page again with its next method (default: 0.02 of the ink, and no passage of a true text "
+        "layer or OCR, without reading it again)",
     )
-    max_unsupported: FRACTION | None = Field(
+    max_unsupported: FRACTION | None = setting(
         None,
-        description=(
-            "Largest share of an `ok` page's text (0 to 1) that neither ink nor text layer supports; 1 also ignores"
-            " single numbers. If given, a model reads such a page again (default: 0.02 by ink, and no passage by a true"
-            " text layer or OCR, without reading it again)"
-        ),
+        "Largest share of an `ok` page's text (0 to 1) that neither ink nor text layer supports; 1 also ignores "
+        "single numbers. If given, a model reads such a page again (default: 0.02 by ink, and no passage by a true "
+        "text layer or OCR, without reading it again)",
     )
-    verify: Literal["ink", "layer", "ocr"] = Field(
+    verify: Literal["ink", "layer", "ocr"] = setting(
         "layer",
-        description=(
-            "Evidence for the text of a page. ink: the page image alone; layer: also the PDF's text layer if it is"
-            " correct; ocr: also, on pages without one, OCR on the CPU beside the model"
-        ),
+        "Evidence for the text of a page. ink: the page image alone; layer: also the PDF's text layer if it is "
+        "correct; ocr: also, on pages without one, OCR on the CPU beside the model",
     )
 
 
@@ -425,63 +407,53 @@ class HybridSettings(Group):
 
     ENGINES: ClassVar[tuple[str, ...]] = (HYBRID,)
 
-    model_threshold: FRACTION | None = Field(
+    model_threshold: FRACTION | None = setting(
         None,
-        description=(
-            "Probability (0 to 1) that a model would read a page better, from which on the model reads it (default: "
-            "fitted to pages with known text)"
-        ),
+        "Probability (0 to 1) that a model would read a page better, from which on the model reads it (default: "
+        "fitted to pages with known text)",
     )
-    model_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
+    model_share: Annotated[float, Field(gt=0, le=1)] | None = setting(
         None,
-        description=(
-            "Largest share of the pages of each unit that the model reads (0 to 1), those that it would improve most "
-            "(default: all above --model-threshold)"
-        ),
+        "Largest share of the pages of each unit that the model reads (0 to 1), those that it would improve most "
+        "(default: all above --model-threshold)",
     )
 
 
 class LimitSettings(Group):
     """Stop conditions."""
 
-    max_hours: Annotated[float, Field(gt=0)] | None = Field(
-        None,
-        description="Stop after this many hours (exit code 5); the same command continues",
-        json_schema_extra={"metavar": "HOURS"},
+    max_hours: Annotated[float, Field(gt=0)] | None = setting(
+        None, "Stop after this many hours (exit code 5); the same command continues", metavar="HOURS"
     )
-    max_cost: Annotated[float, Field(gt=0)] | None = Field(
-        None,
-        description="Stop when the workspace has cost this much (exit code 5)",
-        json_schema_extra={"metavar": "DOLLARS"},
+    max_cost: Annotated[float, Field(gt=0)] | None = setting(
+        None, "Stop when the workspace has cost this much (exit code 5)", metavar="DOLLARS"
     )
-    price_per_hour: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="Hourly price of this machine in dollars, for --max-cost and cost reports"
+    price_per_hour: Annotated[float, Field(gt=0)] | None = setting(
+        None, "Hourly price of this machine in dollars, for --max-cost and cost reports"
     )
 
 
 class OutcomeSettings(Group):
     """Failures."""
 
-    max_failed_rate: FRACTION = Field(0.01, description="Exit with code 3 if more than this share of the pages failed")
+    max_failed_rate: FRACTION = setting(0.01, "Exit with code 3 if more than this share of the pages failed")
 
 
 class LeaseSettings(Group):
     """Several workers on one workspace."""
 
-    lease_seconds: Annotated[float, Field(gt=0)] | None = Field(
+    lease_seconds: Annotated[float, Field(gt=0)] | None = setting(
         None,
-        description=(
-            "Seconds without a heartbeat until another worker takes over a unit (default: 300; in a folder, "
-            "workers share units only if this is set)"
-        ),
+        "Seconds without a heartbeat until another worker takes over a unit (default: 300; in a folder, workers share "
+        "units only if this is set)",
     )
 
 
 class ShardSettings(LeaseSettings):
     """Static shards."""
 
-    shard_index: Annotated[int, Field(ge=0)] = Field(0, description="Number of this worker, from 0")
-    shard_count: COUNT = Field(1, description="Number of workers that divide the units")
+    shard_index: Annotated[int, Field(ge=0)] = setting(0, "Number of this worker, from 0")
+    shard_count: COUNT = setting(1, "Number of workers that divide the units")
 
     @field_validator("shard_count")
     @classmethod
@@ -495,49 +467,43 @@ class ShardSettings(LeaseSettings):
 class FollowSettings(Group):
     """Simultaneous stages."""
 
-    follow: bool = Field(
-        False, description="Process units as soon as the previous stage publishes them, until it is done"
-    )
+    follow: bool = setting(False, "Process units as soon as the previous stage publishes them, until it is done")
 
 
 class InputSettings(Group):
     """Pages from other sources."""
 
-    input: NAME | None = Field(
+    input: NAME | None = setting(
         None,
-        description="Import pages that batch-ocr-inference extracted: s3://, gs://, a folder, or NS/NAME on the Hub",
-        json_schema_extra={"metavar": "URL"},
+        "Import pages that batch-ocr-inference extracted: s3://, gs://, a folder, or NS/NAME on the Hub",
+        metavar="URL",
     )
-    pages_from: NAME = Field(
-        "extract", description="Stage whose pages to use: extract, or a stage of your own (llm_ocr.transform)"
+    pages_from: NAME = setting(
+        "extract", "Stage whose pages to use: extract, or a stage of your own (llm_ocr.transform)"
     )
 
 
 class RaySettings(Group):
     """Ray."""
 
-    ray: NAME | None = Field(
-        None,
-        description="Ray cluster to run on: its address, `auto`, or `local` for a new one on this machine",
-        json_schema_extra={"metavar": "ADDRESS"},
+    ray: NAME | None = setting(
+        None, "Ray cluster to run on: its address, `auto`, or `local` for a new one on this machine", metavar="ADDRESS"
     )
-    ray_workers: COUNT | None = Field(
-        None, description="Workers on the cluster (default: one per GPU; without GPUs, one per node)"
+    ray_workers: COUNT | None = setting(
+        None, "Workers on the cluster (default: one per GPU; without GPUs, one per node)"
     )
-    ray_gpus: Annotated[float, Field(ge=0)] = Field(
-        1.0, description="GPUs per worker (default: what one server needs with --engine vllm, otherwise 0)"
+    ray_gpus: Annotated[float, Field(ge=0)] = setting(
+        1.0, "GPUs per worker (default: what one server needs with --engine vllm, otherwise 0)"
     )
 
 
 class AssembleGroup(Group):
     """Documents and dataset."""
 
-    page_markers: bool = Field(True, description="Mark page starts in the Markdown")
-    dataset_images: Literal["all", "figures", "none"] = Field("all", description="Images to store in the dataset")
-    describe_key: str | None = Field(
-        None,
-        description="Key of the descriptions to use (default: the newest)",
-        json_schema_extra={"flag": "describe", "metavar": "KEY"},
+    page_markers: bool = setting(True, "Mark page starts in the Markdown")
+    dataset_images: Literal["all", "figures", "none"] = setting("all", "Images to store in the dataset")
+    describe_key: str | None = setting(
+        None, "Key of the descriptions to use (default: the newest)", flag="describe", metavar="KEY"
     )
 
 
@@ -569,32 +535,25 @@ class WhichModel(Group):
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
-    model: NAME = Field(
+    model: NAME = setting(
         "deepseek-ocr",
-        description=(
-            "Model to use: deepseek-ocr, lightonocr-3, dots.mocr, olmocr-2 ... (llm-ocr models lists all); a "
-            "profile's .toml or .yaml file; or, with --prompt, any model by Hugging Face ID, folder, or s3:// or "
-            "gs:// URL"
-        ),
-        json_schema_extra={"metavar": "NAME"},
+        "Model to use: deepseek-ocr, lightonocr-3, dots.mocr, olmocr-2 ... (llm-ocr models lists all); a profile's "
+        ".toml or .yaml file; or, with --prompt, any model by Hugging Face ID, folder, or s3:// or gs:// URL",
+        metavar="NAME",
     )
-    weights: NAME | None = Field(
-        None, description="Other weights for this model: a Hugging Face ID, folder, or s3:// or gs:// URL"
+    weights: NAME | None = setting(
+        None, "Other weights for this model: a Hugging Face ID, folder, or s3:// or gs:// URL"
     )
-    revision: NAME | None = Field(
-        None, description="Commit or tag of the model (default: the newest, which the workspace records)"
+    revision: NAME | None = setting(
+        None, "Commit or tag of the model (default: the newest, which the workspace records)"
     )
-    parser: NAME | None = Field(
+    parser: NAME | None = setting(
         None,
-        description=(
-            "Parser of the answers: plain, grounding, lighton, layout-json, html-blocks, front-matter ... "
-            "(default: the model's; an unknown name lists all)"
-        ),
+        "Parser of the answers: plain, grounding, lighton, layout-json, html-blocks, front-matter ... (default: the "
+        "model's; an unknown name lists all)",
     )
-    chat_template: NAME | None = Field(
-        None,
-        description="Chat template for the vLLM server (default: the model's)",
-        json_schema_extra={"metavar": "FILE"},
+    chat_template: NAME | None = setting(
+        None, "Chat template for the vLLM server (default: the model's)", metavar="FILE"
     )
 
 
@@ -603,69 +562,51 @@ class ModelSettings(WhichModel):
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
-    mode: NAME | None = Field(
+    mode: NAME | None = setting(
         None,
-        description=(
-            "Prompt of the model to use: layout (or layout-all), layout-only, markdown, text (or ocr) ... "
-            "(default: the model's)"
-        ),
+        "Prompt of the model to use: layout (or layout-all), layout-only, markdown, text (or ocr) ... (default: the "
+        "model's)",
     )
-    prompt: TEXT | None = Field(None, description="Custom prompt; required for a model without a profile")
-    max_tokens: COUNT | None = Field(None, description="Maximum tokens per answer (default: the model's)")
-    temperature: TEMPERATURE | None = Field(
-        None, description="Temperature of the first attempt at a page (default: the model's)"
-    )
-    crop: LABELS = Field(
+    prompt: TEXT | None = setting(None, "Custom prompt; required for a model without a profile")
+    max_tokens: COUNT | None = setting(None, "Maximum tokens per answer (default: the model's)")
+    temperature: TEMPERATURE | None = setting(None, "Temperature of the first attempt at a page (default: the model's)")
+    crop: LABELS = setting(
         (),
-        description=(
-            "Labels of blocks to crop as figures, for example image,table,chart (default: the model's; image, "
-            "chart, and diagram with the embedded engine)"
-        ),
-        json_schema_extra={"metavar": "LABELS", "engines": [*ALL]},
+        "Labels of blocks to crop as figures, for example image,table,chart (default: the model's; image, chart, and "
+        "diagram with the embedded engine)",
+        metavar="LABELS",
+        engines=ALL,
     )
-    figures_from: Literal["auto", "model", "page", "none"] = Field(
+    figures_from: Literal["auto", "model", "page", "none"] = setting(
         "auto",
-        description=(
-            "Source of figures. model: boxes in the answer; page: images and drawings in a PDF, pictures on a "
-            "scan; auto: model if its answers have boxes, otherwise page"
-        ),
-        json_schema_extra={"engines": [*ALL]},
+        "Source of figures. model: boxes in the answer; page: images and drawings in a PDF, pictures on a scan; auto: "
+        "model if its answers have boxes, otherwise page",
+        engines=ALL,
     )
-    rotate: Literal["auto", "never", "probe"] = Field(
+    rotate: Literal["auto", "never", "probe"] = setting(
         "auto",
-        description=(
-            "auto: turn a page and read it again if the model reports that it is not upright; probe: also check "
-            "each page with OCR first (0.25 s of CPU time)"
-        ),
+        "auto: turn a page and read it again if the model reports that it is not upright; probe: also check each page "
+        "with OCR first (0.25 s of CPU time)",
     )
-    anchor_text: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Characters of a PDF's text layer to add to the prompt, for models that support it",
-        json_schema_extra={"metavar": "CHARACTERS"},
+    anchor_text: Annotated[int, Field(ge=0)] = setting(
+        0, "Characters of a PDF's text layer to add to the prompt, for models that support it", metavar="CHARACTERS"
     )
-    guided: bool = Field(
-        False,
-        description="Force answers into the model's format with vLLM's structured outputs, where the format is known",
+    guided: bool = setting(
+        False, "Force answers into the model's format with vLLM's structured outputs, where the format is known"
     )
-    ngram_processor: bool = Field(
+    ngram_processor: bool = setting(
         True,
-        description=(
-            "Forbid repeated n-grams in vLLM, for models whose vendor does. Without, only loops are cut, and vLLM's "
-            "newer model runner is used where it exists"
-        ),
+        "Forbid repeated n-grams in vLLM, for models whose vendor does. Without, only loops are cut, and vLLM's newer "
+        "model runner is used where it exists",
     )
-    headers: Literal["drop", "keep"] = Field(
-        "drop",
-        description="Running headers, footers, and page numbers in the Markdown (the layout always has them)",
-        json_schema_extra={"engines": [*ALL]},
+    headers: Literal["drop", "keep"] = setting(
+        "drop", "Running headers, footers, and page numbers in the Markdown (the layout always has them)", engines=ALL
     )
-    fallback: Literal["none", "text-layer", "embedded"] = Field(
+    fallback: Literal["none", "text-layer", "embedded"] = setting(
         "text-layer",
-        description=(
-            "Reader of pages on which the model failed; they count as degraded. embedded: the text layer, "
-            "otherwise OCR on the CPU"
-        ),
-        json_schema_extra={"engines": [*MODELS, NOT_HYBRID]},
+        "Reader of pages on which the model failed; they count as degraded. embedded: the text layer, otherwise OCR "
+        "on the CPU",
+        engines=(*MODELS, NOT_HYBRID),
     )
 
 
@@ -674,29 +615,19 @@ class ServerSettings(Group):
 
     ENGINES: ClassVar[tuple[str, ...]] = (SERVER,)
 
-    server_url: NAMES = Field(
-        (),
-        description="OpenAI-compatible server, with or without /v1 (repeatable)",
-        json_schema_extra={"metavar": "URL"},
-    )
-    server_key: SecretStr | None = Field(None, description="API key (safer: --server-key-file)")
-    server_key_file: FILE | None = Field(None, description="File with the API key")
-    server_model: NAME | None = Field(None, description="Model name on the server (default: the one it serves)")
-    server_wait: SECONDS | None = Field(
+    server_url: NAMES = setting((), "OpenAI-compatible server, with or without /v1 (repeatable)", metavar="URL")
+    server_key: SecretStr | None = setting(None, "API key (safer: --server-key-file)")
+    server_key_file: FILE | None = setting(None, "File with the API key")
+    server_model: NAME | None = setting(None, "Model name on the server (default: the one it serves)")
+    server_wait: SECONDS | None = setting(
         None,
-        description=(
-            "Seconds to wait for a server that does not respond yet (default: 5; --server-timeout in launched "
-            "jobs, or if that is set)"
-        ),
+        "Seconds to wait for a server that does not respond yet (default: 5; --server-timeout in launched jobs, or if "
+        "that is set)",
     )
-    price_in: PRICE | None = Field(
-        None,
-        description="Price per million prompt tokens in dollars, for cost reports",
-        json_schema_extra={"engines": [*MODELS]},
+    price_in: PRICE | None = setting(
+        None, "Price per million prompt tokens in dollars, for cost reports", engines=MODELS
     )
-    price_out: PRICE | None = Field(
-        None, description="Price per million answer tokens in dollars", json_schema_extra={"engines": [*MODELS]}
-    )
+    price_out: PRICE | None = setting(None, "Price per million answer tokens in dollars", engines=MODELS)
 
 
 class VllmSettings(Group):
@@ -704,52 +635,33 @@ class VllmSettings(Group):
 
     ENGINES: ClassVar[tuple[str, ...]] = (VLLM,)
 
-    vllm_command: COMMAND = Field(
+    vllm_command: COMMAND = setting(
         "vllm",
-        description="Command that starts vLLM: a program, or a full command such as 'docker run ... image'",
-        json_schema_extra={"metavar": "COMMAND"},
+        "Command that starts vLLM: a program, or a full command such as 'docker run ... image'",
+        metavar="COMMAND",
     )
-    vllm_arg: NAMES = Field(
-        (),
-        description="Argument for `vllm serve`, for example --vllm-arg=--max-num-seqs=64 (repeatable)",
-        json_schema_extra={"metavar": "ARG"},
+    vllm_arg: NAMES = setting(
+        (), "Argument for `vllm serve`, for example --vllm-arg=--max-num-seqs=64 (repeatable)", metavar="ARG"
     )
-    preset: Literal["l4", "a40", "l40s", "a100", "h100"] | None = Field(
+    preset: Literal["l4", "a40", "l40s", "a100", "h100"] | None = setting(
         None,
-        description=(
-            "Server arguments tuned for a GPU (docs/tuning.md); they override the model's, and your flags override them"
-        ),
+        "Server arguments tuned for a GPU (docs/tuning.md); they override the model's, and your flags override them",
     )
-    vllm_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
-        None, description="Port of the server (default: a free one)"
+    vllm_port: Annotated[int, Field(ge=1, le=65535)] | None = setting(None, "Port of the server (default: a free one)")
+    replicas: COUNT | None = setting(None, "Number of servers, each with its own GPUs (default: one per GPU)")
+    replicas_per_gpu: COUNT | None = setting(
+        None, "Servers that share each GPU (default: 2 for a small model on an H100 or newer with 8 cores, otherwise 1)"
     )
-    replicas: COUNT | None = Field(None, description="Number of servers, each with its own GPUs (default: one per GPU)")
-    replicas_per_gpu: COUNT | None = Field(
-        None,
-        description=(
-            "Servers that share each GPU (default: 2 for a small model on an H100 or newer with 8 cores, otherwise 1)"
-        ),
-    )
-    tensor_parallel_size: COUNT = Field(1, description="GPUs per server that the model is split across")
-    data_parallel_size: COUNT = Field(1, description="Copies of the model inside each server")
-    max_model_len: COUNT | None = Field(None, description="Context length in tokens (default: the model's)")
-    gpu_memory_utilization: FRACTION | None = Field(None, description="Share of GPU memory to use (default: vLLM's)")
-    model_cache: FILE | None = Field(
-        None,
-        description="Folder for downloaded models (default: Hugging Face's)",
-        json_schema_extra={"engines": [*MODELS]},
-    )
-    compile_cache: FILE | None = Field(None, description="Folder for vLLM's compiled code (default: vLLM's)")
-    offline: bool = Field(
-        False, description="Use only models that are already on this machine", json_schema_extra={"engines": [*MODELS]}
-    )
-    server_timeout: SECONDS = Field(
-        1800.0, description="Seconds to wait for a server to become ready", json_schema_extra={"engines": [*MODELS]}
-    )
-    max_server_restarts: Annotated[int, Field(ge=0)] = Field(
-        5,
-        description="Maximum restarts of a crashed or hung server; 100 answers reset the count",
-        json_schema_extra={"engines": [*MODELS]},
+    tensor_parallel_size: COUNT = setting(1, "GPUs per server that the model is split across")
+    data_parallel_size: COUNT = setting(1, "Copies of the model inside each server")
+    max_model_len: COUNT | None = setting(None, "Context length in tokens (default: the model's)")
+    gpu_memory_utilization: FRACTION | None = setting(None, "Share of GPU memory to use (default: vLLM's)")
+    model_cache: FILE | None = setting(None, "Folder for downloaded models (default: Hugging Face's)", engines=MODELS)
+    compile_cache: FILE | None = setting(None, "Folder for vLLM's compiled code (default: vLLM's)")
+    offline: bool = setting(False, "Use only models that are already on this machine", engines=MODELS)
+    server_timeout: SECONDS = setting(1800.0, "Seconds to wait for a server to become ready", engines=MODELS)
+    max_server_restarts: Annotated[int, Field(ge=0)] = setting(
+        5, "Maximum restarts of a crashed or hung server; 100 answers reset the count", engines=MODELS
     )
 
 
@@ -758,20 +670,13 @@ class RequestSettings(Group):
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
-    max_inflight_requests: COUNT | None = Field(
-        None, description="Maximum open requests (default: adapts to the server)"
-    )
-    max_concurrent_documents: COUNT | None = Field(
-        None, description="Maximum documents in progress", json_schema_extra={"engines": [*ALL]}
-    )
-    max_page_concurrency: COUNT | None = Field(
-        None, description="Maximum pages in progress per document", json_schema_extra={"engines": [*ALL]}
-    )
-    workers: COUNT | None = Field(None, description="Maximum units in progress", json_schema_extra={"engines": [*ALL]})
-    max_page_attempts: COUNT = Field(8, description="Maximum attempts per page or figure")
-    request_timeout: SECONDS = Field(
-        180.0,
-        description="Seconds without new text until a request is aborted; after 10 times as long, its answer is cut",
+    max_inflight_requests: COUNT | None = setting(None, "Maximum open requests (default: adapts to the server)")
+    max_concurrent_documents: COUNT | None = setting(None, "Maximum documents in progress", engines=ALL)
+    max_page_concurrency: COUNT | None = setting(None, "Maximum pages in progress per document", engines=ALL)
+    workers: COUNT | None = setting(None, "Maximum units in progress", engines=ALL)
+    max_page_attempts: COUNT = setting(8, "Maximum attempts per page or figure")
+    request_timeout: SECONDS = setting(
+        180.0, "Seconds without new text until a request is aborted; after 10 times as long, its answer is cut"
     )
 
 
@@ -785,29 +690,19 @@ class DescribeGroup(Group):
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
     # The CPU engine refuses these two fields itself.
-    describe_prompt: TEXT | None = Field(
-        None, description="Custom prompt for figures", json_schema_extra={"engines": [*ALL]}
+    describe_prompt: TEXT | None = setting(None, "Custom prompt for figures", engines=ALL)
+    describe_mode: NAME = setting(
+        "describe", "describe, parse (data as JSON), classify, or a name for --describe-prompt", engines=ALL
     )
-    describe_mode: NAME = Field(
-        "describe",
-        description="describe, parse (data as JSON), classify, or a name for --describe-prompt",
-        json_schema_extra={"engines": [*ALL]},
-    )
-    describe_model: NAME | None = Field(
-        None, description="Model that describes figures (default: the model that read the pages)"
-    )
-    describe_classes: LABELS = Field(
-        (), description="Classes for --describe-mode classify", json_schema_extra={"metavar": "LABELS"}
-    )
-    describe_known: Literal["ask", "keep"] = Field(
+    describe_model: NAME | None = setting(None, "Model that describes figures (default: the model that read the pages)")
+    describe_classes: LABELS = setting((), "Classes for --describe-mode classify", metavar="LABELS")
+    describe_known: Literal["ask", "keep"] = setting(
         "ask",
-        description=(
-            "Figures that the model described while it read the page. ask: describe them again; keep: keep that "
-            "description (not with a custom prompt or mode)"
-        ),
+        "Figures that the model described while it read the page. ask: describe them again; keep: keep that "
+        "description (not with a custom prompt or mode)",
     )
-    describe_max_tokens: COUNT | None = Field(None, description="Maximum tokens per description")
-    describe_temperature: TEMPERATURE | None = Field(None, description="Temperature of the first attempt at a figure")
+    describe_max_tokens: COUNT | None = setting(None, "Maximum tokens per description")
+    describe_temperature: TEMPERATURE | None = setting(None, "Temperature of the first attempt at a figure")
 
     @field_validator("describe_mode")
     @classmethod
@@ -822,17 +717,16 @@ class FieldsGroup(Group):
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
-    fields_schema: NAME | None = Field(
+    fields_schema: NAME | None = setting(
         None,
-        description="JSON Schema of the values to find in each document: a file, or the JSON itself",
-        json_schema_extra={"flag": "schema", "metavar": "FILE"},
+        "JSON Schema of the values to find in each document: a file, or the JSON itself",
+        flag="schema",
+        metavar="FILE",
     )
-    fields_prompt: TEXT | None = Field(
-        None, description="Custom instructions for the model; the schema and the text follow them"
-    )
-    fields_max_tokens: COUNT = Field(4096, description="Maximum tokens of an answer with fields")
-    passage_tokens: COUNT = Field(
-        8000, description="Maximum tokens of text per request; longer documents are read in passages of whole pages"
+    fields_prompt: TEXT | None = setting(None, "Custom instructions for the model; the schema and the text follow them")
+    fields_max_tokens: COUNT = setting(4096, "Maximum tokens of an answer with fields")
+    passage_tokens: COUNT = setting(
+        8000, "Maximum tokens of text per request; longer documents are read in passages of whole pages"
     )
 
 
@@ -848,40 +742,32 @@ class LayoutSettings(Group):
 
     ENGINES: ClassVar[tuple[str, ...]] = MODELS
 
-    layout_first: Literal["auto", "always", "never"] = Field(
+    layout_first: Literal["auto", "always", "never"] = setting(
         "auto",
-        description=(
-            "Detect regions first, and read each one separately. auto: for models made for it (glm-ocr, "
-            "paddleocr-vl), if a detector is installed; always: for any model with prompts for regions, with the "
-            "embedded engine's layout if no detector is installed"
-        ),
+        "Detect regions first, and read each one separately. auto: for models made for it (glm-ocr, paddleocr-vl), if "
+        "a detector is installed; always: for any model with prompts for regions, with the embedded engine's layout "
+        "if no detector is installed",
     )
-    region_task: LABELS = Field(
+    region_task: LABELS = setting(
         (),
-        description=(
-            "Task for regions with this label: text, table, formula, chart, skip (keep as a figure), or abandon "
-            "(leave out), for example footer=text (repeatable)"
-        ),
-        json_schema_extra={"metavar": "LABEL=TASK"},
+        "Task for regions with this label: text, table, formula, chart, skip (keep as a figure), or abandon (leave "
+        "out), for example footer=text (repeatable)",
+        metavar="LABEL=TASK",
     )
-    detector: NAME | None = Field(
+    detector: NAME | None = setting(
         None,
-        description=(
-            "Layout detector: a Hugging Face ID, a folder, or `embedded` (default: "
-            "PaddlePaddle/PP-DocLayoutV3_safetensors)"
-        ),
-        json_schema_extra={"metavar": "NAME"},
+        "Layout detector: a Hugging Face ID, a folder, or `embedded` (default: "
+        "PaddlePaddle/PP-DocLayoutV3_safetensors)",
+        metavar="NAME",
     )
-    detector_revision: NAME | None = Field(
-        None, description="Commit or tag of the detector (default: the newest, which the workspace records)"
+    detector_revision: NAME | None = setting(
+        None, "Commit or tag of the detector (default: the newest, which the workspace records)"
     )
-    detector_threshold: FRACTION = Field(0.3, description="Minimum confidence of a region")
-    detector_device: DEVICE = Field(
-        "auto", description="Device of the detector: cpu, cuda, cuda:1 ... (auto: a GPU if available)"
+    detector_threshold: FRACTION = setting(0.3, "Minimum confidence of a region")
+    detector_device: DEVICE = setting(
+        "auto", "Device of the detector: cpu, cuda, cuda:1 ... (auto: a GPU if available)"
     )
-    detector_workers: COUNT | None = Field(None, description="Detector processes on the CPU (default: one per core)")
-    detector_python: FILE | None = Field(
-        None,
-        description="Python that has torch and transformers, if this one does not (for example vLLM's)",
-        json_schema_extra={"metavar": "PROGRAM"},
+    detector_workers: COUNT | None = setting(None, "Detector processes on the CPU (default: one per core)")
+    detector_python: FILE | None = setting(
+        None, "Python that has torch and transformers, if this one does not (for example vLLM's)", metavar="PROGRAM"
     )

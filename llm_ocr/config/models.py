@@ -12,6 +12,7 @@ from llm_ocr.config.groups import (
     NAME,
     NAMES,
     PRICE,
+    REQUIRED,
     SECRETS,
     AssembleGroup,
     ConfinementSettings,
@@ -45,6 +46,7 @@ from llm_ocr.config.groups import (
     VllmSettings,
     WhichModel,
     WorkspaceSettings,
+    setting,
 )
 from llm_ocr.config.launch_groups import (
     CloudRunGroup,
@@ -66,76 +68,64 @@ from llm_ocr.plugins import EXPORTS
 class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
     """llm-ocr export: convert results to other formats."""
 
-    format: str = Field(
+    format: str = setting(
         "dataset",
-        description=(
-            "dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document,"
-            " with blocks and boxes; html: one self-contained file per document; pdf: the documents with searchable"
-            " text; hocr: words with boxes, one file per document; alto: ALTO XML, one file per page; jsonl: lines for"
-            " pages, and for failed pages; dolma: documents for training; chunks: passages for retrieval; fields:"
-            " values found by llm-ocr fields; olmocr-bench: input of olmOCR-Bench's scorer"
-        ),
-        json_schema_extra={"group": EXPORTS.group},
+        "dataset: Parquet files for load_dataset; markdown: a tree of documents; json: one file per document, with "
+        "blocks and boxes; html: one self-contained file per document; pdf: the documents with searchable text; hocr: "
+        "words with boxes, one file per document; alto: ALTO XML, one file per page; jsonl: lines for pages, and for "
+        "failed pages; dolma: documents for training; chunks: passages for retrieval; fields: values found by llm-ocr "
+        "fields; olmocr-bench: input of olmOCR-Bench's scorer",
+        group=EXPORTS.group,
     )
-    output: NAME = Field(
-        description="Folder, s3:// or gs:// prefix, or hf://datasets/NS/NAME (private unless --public)",
-        json_schema_extra={"short": "o", "metavar": "URL"},
+    output: NAME = setting(
+        REQUIRED,
+        "Folder, s3:// or gs:// prefix, or hf://datasets/NS/NAME (private unless --public)",
+        short="o",
+        metavar="URL",
     )
-    output_profile: NAME | None = Field(
-        None, description="Credentials for the output: an AWS profile or a Google credentials file"
+    output_profile: NAME | None = setting(
+        None, "Credentials for the output: an AWS profile or a Google credentials file"
     )
-    output_endpoint: NAME | None = Field(
-        None, description="Server of the output's store (default: the provider's)", json_schema_extra={"metavar": "URL"}
+    output_endpoint: NAME | None = setting(
+        None, "Server of the output's store (default: the provider's)", metavar="URL"
     )
-    output_region: NAME | None = Field(None, description="Region of the output's bucket (default: the SDK's)")
-    source_paths: Literal["relative", "absolute"] = Field(
-        "relative",
-        description="Sources on this machine in the export: relative to the current folder, or with the whole path",
+    output_region: NAME | None = setting(None, "Region of the output's bucket (default: the SDK's)")
+    source_paths: Literal["relative", "absolute"] = setting(
+        "relative", "Sources on this machine in the export: relative to the current folder, or with the whole path"
     )
-    shard_size: COUNT = Field(
-        500, description="dataset: size of the files in MB", json_schema_extra={"formats": ["dataset"]}
+    shard_size: COUNT = setting(500, "dataset: size of the files in MB", formats=["dataset"])
+    max_page_error_rate: FRACTION = setting(0.004, "Allowed share of failed and fallback pages in a document")
+    drop_over_error_rate: bool = setting(
+        False, "Leave out documents above --max-page-error-rate, and list them in dropped-documents.jsonl"
     )
-    max_page_error_rate: FRACTION = Field(0.004, description="Allowed share of failed and fallback pages in a document")
-    drop_over_error_rate: bool = Field(
-        False, description="Leave out documents above --max-page-error-rate, and list them in dropped-documents.jsonl"
+    only: Literal["balanced"] | None = setting(
+        None, "balanced: leave out pages that are not ok, or whose ink or text is not accounted for"
     )
-    only: Literal["balanced"] | None = Field(
-        None, description="balanced: leave out pages that are not ok, or whose ink or text is not accounted for"
+    chunk_size: COUNT = setting(
+        2000, "chunks: maximum size of a passage in characters, or in tokens with --tokenizer", formats=["chunks"]
     )
-    chunk_size: COUNT = Field(
-        2000,
-        description="chunks: maximum size of a passage in characters, or in tokens with --tokenizer",
-        json_schema_extra={"formats": ["chunks"]},
+    chunk_overlap: Annotated[int, Field(ge=0)] = setting(
+        0, "chunks: overlap of consecutive passages, in the same unit", formats=["chunks"]
     )
-    chunk_overlap: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="chunks: overlap of consecutive passages, in the same unit",
-        json_schema_extra={"formats": ["chunks"]},
+    tokenizer: NAME | None = setting(
+        None, "chunks: measure in tokens of this tokenizer.json or Hub model", formats=["chunks"]
     )
-    tokenizer: NAME | None = Field(
-        None,
-        description="chunks: measure in tokens of this tokenizer.json or Hub model",
-        json_schema_extra={"formats": ["chunks"]},
-    )
-    chunk_format: Literal["jsonl", "parquet"] = Field(
-        "jsonl", description="chunks: format of the files", json_schema_extra={"formats": ["chunks"]}
-    )
-    password: SECRETS = Field(
+    chunk_format: Literal["jsonl", "parquet"] = setting("jsonl", "chunks: format of the files", formats=["chunks"])
+    password: SECRETS = setting(
         (),
-        description="pdf, hocr, alto: password for encrypted PDFs (repeatable; safer: --password-file)",
-        json_schema_extra={"formats": ["pdf", "hocr", "alto"]},
+        "pdf, hocr, alto: password for encrypted PDFs (repeatable; safer: --password-file)",
+        formats=["pdf", "hocr", "alto"],
     )
-    password_file: FILE | None = Field(
+    password_file: FILE | None = setting(
+        None, "pdf, hocr, alto: file with passwords to try, one per line", formats=["pdf", "hocr", "alto"]
+    )
+    ocr_language: NAME | None = setting(
         None,
-        description="pdf, hocr, alto: file with passwords to try, one per line",
-        json_schema_extra={"formats": ["pdf", "hocr", "alto"]},
+        "pdf, hocr, alto: script of scans for OCR, as in `llm-ocr run` (default: Latin, Chinese, Japanese)",
+        metavar="NAME",
+        formats=["pdf", "hocr", "alto"],
     )
-    ocr_language: NAME | None = Field(
-        None,
-        description="pdf, hocr, alto: script of scans for OCR, as in `llm-ocr run` (default: Latin, Chinese, Japanese)",
-        json_schema_extra={"metavar": "NAME", "formats": ["pdf", "hocr", "alto"]},
-    )
-    public: bool = Field(False, description="Make a new dataset repository public")
+    public: bool = setting(False, "Make a new dataset repository public")
 
     @field_validator("format")
     @classmethod
@@ -149,22 +139,14 @@ class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
 class ViewSettings(OwnWorkspaceSettings):
     """llm-ocr view: build a static website of the results."""
 
-    output: FILE = Field(
-        description="Folder for the site; open its index.html", json_schema_extra={"short": "o", "metavar": "FOLDER"}
-    )
-    compare: NAME | None = Field(
-        None,
-        description="Second workspace with the same documents, shown side by side",
-        json_schema_extra={"metavar": "URL"},
-    )
+    output: FILE = setting(REQUIRED, "Folder for the site; open its index.html", short="o", metavar="FOLDER")
+    compare: NAME | None = setting(None, "Second workspace with the same documents, shown side by side", metavar="URL")
 
 
 class ReportSettings(OwnWorkspaceSettings):
     """llm-ocr report: write an HTML report of a run."""
 
-    output: FILE = Field(
-        Path("llm-ocr-report.html"), description="File to write", json_schema_extra={"short": "o", "metavar": "FILE"}
-    )
+    output: FILE = setting(Path("llm-ocr-report.html"), "File to write", short="o", metavar="FILE")
 
 
 # Settings of all commands: one pydantic model per command, composed of groups. These fields are the only definition of
@@ -191,7 +173,7 @@ class PlanSettings(
 class PlanOnlySettings(PlanSettings):
     """llm-ocr plan: list documents, count pages, and divide them into units of work."""
 
-    dry_run: bool = Field(False, description="Print what the plan would contain and filter out, and write nothing")
+    dry_run: bool = setting(False, "Print what the plan would contain and filter out, and write nothing")
 
 
 class ServingSettings(ServerSettings, VllmSettings, RequestSettings):
@@ -250,18 +232,18 @@ class FieldsSettings(
 ):
     """llm-ocr fields: values of a schema from each assembled document, with their quotes."""
 
-    fields_schema: NAME = Field(  # required here
-        description="JSON Schema of the values to find in each document: a file, or the JSON itself",
-        json_schema_extra={"flag": "schema", "metavar": "FILE"},
+    fields_schema: NAME = setting(  # required here
+        REQUIRED,
+        "JSON Schema of the values to find in each document: a file, or the JSON itself",
+        flag="schema",
+        metavar="FILE",
     )
-    model: NAME = Field(
+    model: NAME = setting(
         "qwen3-vl-8b",
-        description=(
-            "Model that follows instructions: qwen3-vl-8b (its Apache-2.0 weights are on the Hub), internvl3.5-8b ..., "
-            "or any such model by the name on the server, Hugging Face ID, folder, or s3:// or gs:// URL. If it is not "
-            "given, the only model of a server has precedence"
-        ),
-        json_schema_extra={"metavar": "NAME"},
+        "Model that follows instructions: qwen3-vl-8b (its Apache-2.0 weights are on the Hub), internvl3.5-8b ..., or "
+        "any such model by the name on the server, Hugging Face ID, folder, or s3:// or gs:// URL. If it is not "
+        "given, the only model of a server has precedence",
+        metavar="NAME",
     )
 
 
@@ -281,9 +263,8 @@ class RunSettings(
 ):
     """llm-ocr run: run all three stages on this machine."""
 
-    stdout: bool = Field(
-        False,
-        description="Print the Markdown of the documents to standard output. Without --workspace, no file remains",
+    stdout: bool = setting(
+        False, "Print the Markdown of the documents to standard output. Without --workspace, no file remains"
     )
 
     @property
@@ -295,13 +276,11 @@ class RunSettings(
 class RepairGroup(Group):
     """Pages of a repair."""
 
-    below_quality: FRACTION | None = Field(
-        None, description="Read only pages with a quality score below this (0 to 1); the better result counts"
+    below_quality: FRACTION | None = setting(
+        None, "Read only pages with a quality score below this (0 to 1); the better result counts"
     )
-    unbalanced: bool = Field(
-        False, description="Read only pages with unread ink, or with text that nothing on the page supports"
-    )
-    max_pages: COUNT | None = Field(None, description="Read at most N pages, the worst first")
+    unbalanced: bool = setting(False, "Read only pages with unread ink, or with text that nothing on the page supports")
+    max_pages: COUNT | None = setting(None, "Read at most N pages, the worst first")
 
 
 class LaunchSettings(
@@ -329,43 +308,41 @@ class LaunchSettings(
 ):
     """llm-ocr launch: run stages as jobs on a cloud platform or cluster."""
 
-    platform: NAME = Field(
-        description="hf-jobs, sagemaker, cloud-run, modal, slurm, or kubernetes",
-        json_schema_extra={"positional": True, "metavar": "PLATFORM"},
+    platform: NAME = setting(
+        REQUIRED, "hf-jobs, sagemaker, cloud-run, modal, slurm, or kubernetes", positional=True, metavar="PLATFORM"
     )
-    stage: Literal["extract", "describe", "assemble", "pipeline", "fields", "repair"] = Field(
-        description="extract, describe, assemble, pipeline (all three in order), fields, or repair",
-        json_schema_extra={"positional": True, "metavar": "STAGE"},
+    stage: Literal["extract", "describe", "assemble", "pipeline", "fields", "repair"] = setting(
+        REQUIRED,
+        "extract, describe, assemble, pipeline (all three in order), fields, or repair",
+        positional=True,
+        metavar="STAGE",
     )
 
 
 class JobsSettings(WorkspaceSettings):
     """llm-ocr jobs: list, watch, and cancel the jobs of a workspace."""
 
-    action: Literal["list", "logs", "cancel", "clean"] = Field(
+    action: Literal["list", "logs", "cancel", "clean"] = setting(
         "list",
-        description=(
-            "list: show all jobs; logs: print a log; cancel: stop running jobs; clean: remove what launches left "
-            "on the platforms"
-        ),
-        json_schema_extra={"positional": True, "metavar": "ACTION"},
+        "list: show all jobs; logs: print a log; cancel: stop running jobs; clean: remove what launches left on the "
+        "platforms",
+        positional=True,
+        metavar="ACTION",
     )
-    job: NAME | None = Field(
-        None,
-        description="ID or name of one job (default: all; logs: the newest)",
-        json_schema_extra={"positional": True, "metavar": "JOB"},
+    job: NAME | None = setting(
+        None, "ID or name of one job (default: all; logs: the newest)", positional=True, metavar="JOB"
     )
-    follow: bool = Field(False, description="logs: continue until the job ends", json_schema_extra={"flag": "follow"})
-    tail: COUNT | None = Field(None, description="logs: print only the last N lines")
-    json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
+    follow: bool = setting(False, "logs: continue until the job ends", flag="follow")
+    tail: COUNT | None = setting(None, "logs: print only the last N lines")
+    json_output: bool = setting(False, "Print JSON", flag="json")
 
 
 class StatusSettings(OwnWorkspaceSettings):
     """llm-ocr status: show progress, failures, and their reasons."""
 
-    json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
-    watch: bool = Field(False, description="Repeat until all pages are done")
-    worst: COUNT | None = Field(None, description="Also list the N pages with the lowest quality, and their problems")
+    json_output: bool = setting(False, "Print JSON", flag="json")
+    watch: bool = setting(False, "Repeat until all pages are done")
+    worst: COUNT | None = setting(None, "Also list the N pages with the lowest quality, and their problems")
 
 
 class EstimateSettings(
@@ -382,70 +359,54 @@ class EstimateSettings(
 ):
     """llm-ocr estimate: estimate time and cost of a run."""
 
-    workspace: NAME | None = Field(  # type: ignore[assignment]  # optional for this command
-        None,
-        description="Workspace whose plan is estimated if no SOURCE is given",
-        json_schema_extra={"short": "w", "metavar": "URL"},
+    workspace: NAME | None = setting(  # type: ignore[assignment]  # optional for this command
+        None, "Workspace whose plan is estimated if no SOURCE is given", short="w", metavar="URL"
     )
-    stage: Literal["extract", "describe", "assemble"] = Field("extract", description="Stage to estimate")
-    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"] = Field(
+    stage: Literal["extract", "describe", "assemble"] = setting("extract", "Stage to estimate")
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"] = setting(
         "auto",
-        description=(
-            "embedded: the CPU engine, here and on rented machines; vllm, server: a model; hybrid: the CPU engine "
-            "here, and a model for the pages that it would read better, from a sample of 24 pages; auto: a model and, "
-            "without a GPU here, the CPU engine of this machine first"
-        ),
+        "embedded: the CPU engine, here and on rented machines; vllm, server: a model; hybrid: the CPU engine here, "
+        "and a model for the pages that it would read better, from a sample of 24 pages; auto: a model and, without a "
+        "GPU here, the CPU engine of this machine first",
     )
-    model: NAME = Field("deepseek-ocr", description="Model that reads the pages, or `embedded`")
-    hardware: NAMES = Field(
+    model: NAME = setting("deepseek-ocr", "Model that reads the pages, or `embedded`")
+    hardware: NAMES = setting(
         (),
-        description=(
-            "Machine to compare, such as hf-jobs:a100-large or modal:L40S (repeatable; default: all with a known price)"
-        ),
-        json_schema_extra={"metavar": "PLATFORM:NAME"},
+        "Machine to compare, such as hf-jobs:a100-large or modal:L40S (repeatable; default: all with a known price)",
+        metavar="PLATFORM:NAME",
     )
-    shards: COUNT = Field(1, description="Number of machines that share the pages")
-    page_count: COUNT | None = Field(None, description="Number of pages, instead of SOURCE")
-    tokens_in: Annotated[int, Field(ge=0)] | None = Field(None, description="Total prompt tokens (default: estimated)")
-    tokens_out: Annotated[int, Field(ge=0)] | None = Field(None, description="Total answer tokens (default: estimated)")
-    price_in: PRICE | None = Field(None, description="Price per million prompt tokens in dollars")
-    price_out: PRICE | None = Field(None, description="Price per million answer tokens in dollars")
-    price_per_hour: Annotated[float, Field(gt=0)] | None = Field(
-        None,
-        description="Hourly price of the --hardware machine in dollars, or of the machine that --calibrate measures",
+    shards: COUNT = setting(1, "Number of machines that share the pages")
+    page_count: COUNT | None = setting(None, "Number of pages, instead of SOURCE")
+    tokens_in: Annotated[int, Field(ge=0)] | None = setting(None, "Total prompt tokens (default: estimated)")
+    tokens_out: Annotated[int, Field(ge=0)] | None = setting(None, "Total answer tokens (default: estimated)")
+    price_in: PRICE | None = setting(None, "Price per million prompt tokens in dollars")
+    price_out: PRICE | None = setting(None, "Price per million answer tokens in dollars")
+    price_per_hour: Annotated[float, Field(gt=0)] | None = setting(
+        None, "Hourly price of the --hardware machine in dollars, or of the machine that --calibrate measures"
     )
-    calibrate: bool = Field(
+    calibrate: bool = setting(
         False,
-        description=(
-            "Read a random sample of the pages first (with --server-url, vLLM here, or --engine embedded), and "
-            "estimate from its speed"
-        ),
+        "Read a random sample of the pages first (with --server-url, vLLM here, or --engine embedded), and estimate "
+        "from its speed",
     )
-    calibrate_seconds: Annotated[float, Field(gt=0)] = Field(
-        60.0, description="Seconds until calibration starts no more pages"
+    calibrate_seconds: Annotated[float, Field(gt=0)] = setting(60.0, "Seconds until calibration starts no more pages")
+    calibrate_pages: COUNT = setting(2000, "Maximum pages to read for calibration")
+    seed: Annotated[int, Field(ge=0)] = setting(0, "Seed of the random sample")
+    live_prices: bool = setting(False, "Query current prices from platforms that publish them (HF Jobs)")
+    platform_endpoint: NAME | None = setting(
+        None, "API server of the platform (default: the platform's own)", metavar="URL"
     )
-    calibrate_pages: COUNT = Field(2000, description="Maximum pages to read for calibration")
-    seed: Annotated[int, Field(ge=0)] = Field(0, description="Seed of the random sample")
-    live_prices: bool = Field(False, description="Query current prices from platforms that publish them (HF Jobs)")
-    platform_endpoint: NAME | None = Field(
-        None,
-        description="API server of the platform (default: the platform's own)",
-        json_schema_extra={"metavar": "URL"},
-    )
-    all_options: bool = Field(
-        False, description="Show all machines and providers, not the five cheapest", json_schema_extra={"flag": "all"}
-    )
-    json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
+    all_options: bool = setting(False, "Show all machines and providers, not the five cheapest", flag="all")
+    json_output: bool = setting(False, "Print JSON", flag="json")
 
 
 class RetrySettings(WorkspaceSettings, RemoteSettings, RenderSettings, EngineSettings):
     """llm-ocr retry-failed: plan failed pages again."""
 
-    password: SECRETS = Field((), description="Password for encrypted PDFs (repeatable; safer: --password-file)")
-    password_file: FILE | None = Field(None, description="File with passwords to try, one per line")
-    below_quality: FRACTION | None = Field(
-        None,
-        description="Also plan pages with a quality score below this (0 to 1); of each, the better result counts",
+    password: SECRETS = setting((), "Password for encrypted PDFs (repeatable; safer: --password-file)")
+    password_file: FILE | None = setting(None, "File with passwords to try, one per line")
+    below_quality: FRACTION | None = setting(
+        None, "Also plan pages with a quality score below this (0 to 1); of each, the better result counts"
     )
 
 
@@ -468,13 +429,13 @@ class RepairSettings(
 ):
     """llm-ocr repair: read bad pages again with other settings."""
 
-    page_list: FILE | None = Field(
+    page_list: FILE | None = setting(
         None,
-        description="Read only the pages of this file: in each line a page ID, PATH<TAB>PAGE, or JSON with page_id",
-        json_schema_extra={"flag": "pages-from"},
+        "Read only the pages of this file: in each line a page ID, PATH<TAB>PAGE, or JSON with page_id",
+        flag="pages-from",
     )
-    give_up: bool = Field(
-        False, description="Read nothing: unread pages of earlier repairs and retries keep their earlier results"
+    give_up: bool = setting(
+        False, "Read nothing: unread pages of earlier repairs and retries keep their earlier results"
     )
 
 
@@ -485,85 +446,68 @@ class TransformSettings(WorkspaceSettings, RemoteSettings, ShardSettings):
 class CleanSettings(WorkspaceSettings):
     """llm-ocr clean: remove files that no finished unit needs."""
 
-    dry_run: bool = Field(False, description="List the files without removing them")
-    older_than: Annotated[float, Field(ge=0)] = Field(
-        86400.0, description="Keep files younger than this, in seconds by the store's clock"
+    dry_run: bool = setting(False, "List the files without removing them")
+    older_than: Annotated[float, Field(ge=0)] = setting(
+        86400.0, "Keep files younger than this, in seconds by the store's clock"
     )
 
 
 class ModelsSettings(VllmSettings, LogSettings):
     """llm-ocr models: list models, show one, or recommend one."""
 
-    name: NAME | None = Field(
-        None,
-        description="Model to show in detail (default: a table of all models)",
-        json_schema_extra={"positional": True, "metavar": "NAME"},
+    name: NAME | None = setting(
+        None, "Model to show in detail (default: a table of all models)", positional=True, metavar="NAME"
     )
-    recommend: bool = Field(False, description="Rank the models for the GPU and the vLLM of this machine")
-    gpu_memory: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="GPU memory in GB (default: from nvidia-smi)", json_schema_extra={"metavar": "GB"}
+    recommend: bool = setting(False, "Rank the models for the GPU and the vLLM of this machine")
+    gpu_memory: Annotated[float, Field(gt=0)] | None = setting(
+        None, "GPU memory in GB (default: from nvidia-smi)", metavar="GB"
     )
-    licence: Literal["any", "open"] = Field(
-        "any", description="open: only permissive licenses, such as MIT and Apache-2.0"
-    )
-    language: NAME | None = Field(None, description="Language of the documents, by English name or code (German, de)")
-    json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
+    licence: Literal["any", "open"] = setting("any", "open: only permissive licenses, such as MIT and Apache-2.0")
+    language: NAME | None = setting(None, "Language of the documents, by English name or code (German, de)")
+    json_output: bool = setting(False, "Print JSON", flag="json")
 
 
 class DemoSettings(LogSettings):
     """llm-ocr demo: run all three stages on the included example documents."""
 
-    workspace: NAME = Field(
-        "llm-ocr-demo",
-        description="Folder for the results",
-        json_schema_extra={"short": "w", "metavar": "FOLDER", "bare": False},
-    )
+    workspace: NAME = setting("llm-ocr-demo", "Folder for the results", short="w", metavar="FOLDER", bare=False)
 
 
 class DoctorSettings(LogSettings, ConfinementSettings):
     """llm-ocr doctor: check what works on this machine, and how to install the rest."""
 
-    json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
+    json_output: bool = setting(False, "Print JSON", flag="json")
 
 
 class DebugSettings(RenderSettings, EmbeddedSettings, LogSettings):
     """llm-ocr debug: show how the embedded engine reads a page."""
 
-    subject: Literal["page"] = Field(
-        "page",
-        description="page: each step of reading one page",
-        json_schema_extra={"positional": True, "metavar": "page"},
-    )
-    file: FILE = Field(description="PDF or image on this machine", json_schema_extra={"positional": True})
-    page: COUNT = Field(1, description="Page number, from 1")
-    output: FILE | None = Field(
+    subject: Literal["page"] = setting("page", "page: each step of reading one page", positional=True, metavar="page")
+    file: FILE = setting(REQUIRED, "PDF or image on this machine", positional=True)
+    page: COUNT = setting(1, "Page number, from 1")
+    output: FILE | None = setting(
         None,
-        description=(
-            "Image of the page with its blocks, .png or .jpg (default: FILE's name with -p0001.png, in this folder)"
-        ),
-        json_schema_extra={"short": "o", "metavar": "FILE"},
+        "Image of the page with its blocks, .png or .jpg (default: FILE's name with -p0001.png, in this folder)",
+        short="o",
+        metavar="FILE",
     )
-    overwrite: bool = Field(False, description="Replace an existing image")
-    password: SECRETS = Field((), description="Password for encrypted PDFs (repeatable; safer: --password-file)")
-    password_file: FILE | None = Field(None, description="File with passwords to try, one per line")
-    json_output: bool = Field(False, description="Print JSON", json_schema_extra={"flag": "json"})
+    overwrite: bool = setting(False, "Replace an existing image")
+    password: SECRETS = setting((), "Password for encrypted PDFs (repeatable; safer: --password-file)")
+    password_file: FILE | None = setting(None, "File with passwords to try, one per line")
+    json_output: bool = setting(False, "Print JSON", flag="json")
 
 
 class InitSettings(LogSettings):
     """llm-ocr init: write a configuration file with every setting explained."""
 
-    path: FILE = Field(
-        Path("llm-ocr.toml"), description="File to write", json_schema_extra={"positional": True, "metavar": "PATH"}
-    )
-    force: bool = Field(False, description="Replace an existing file")
+    path: FILE = setting(Path("llm-ocr.toml"), "File to write", positional=True, metavar="PATH")
+    force: bool = setting(False, "Replace an existing file")
 
 
 class CompletionSettings(LogSettings):
     """llm-ocr completion: print a script that completes commands, flags, and values in a shell."""
 
-    shell: Literal["bash", "zsh", "fish"] = Field(
-        "bash", description="bash, zsh, or fish", json_schema_extra={"positional": True, "metavar": "SHELL"}
-    )
+    shell: Literal["bash", "zsh", "fish"] = setting("bash", "bash, zsh, or fish", positional=True, metavar="SHELL")
 
 
 #: Commands that use an engine: a model's servers, or the embedded engine.
@@ -600,10 +544,6 @@ NONE = "-"
 class WorkerSettings(ExtractSettings):
     """Settings of a serverless worker: documents arrive with requests, and pages are read as in Extract."""
 
-    workspace: NAME = Field(
-        NONE, description="Place for replies larger than reply_limit, below replies/ (default: none)"
-    )
-    reply_limit: Annotated[float, Field(gt=0)] = Field(
-        10.0, description="Maximum size of a reply in MB (10 for RunPod's /run)"
-    )
-    worker_concurrency: COUNT = Field(1, description="Maximum concurrent requests per worker")
+    workspace: NAME = setting(NONE, "Place for replies larger than reply_limit, below replies/ (default: none)")
+    reply_limit: Annotated[float, Field(gt=0)] = setting(10.0, "Maximum size of a reply in MB (10 for RunPod's /run)")
+    worker_concurrency: COUNT = setting(1, "Maximum concurrent requests per worker")

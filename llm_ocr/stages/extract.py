@@ -56,7 +56,7 @@ from llm_ocr.workspace.keys import EXTRACT, Claim, Origin, newest_key
 from llm_ocr.workspace.planned import no_such_page, wanted_pages
 from llm_ocr.workspace.publish import done_units, iter_markers
 from llm_ocr.workspace.stored import to_remember
-from llm_ocr.workspace.summaries import ESTIMATED, correction, gain, pages_summary
+from llm_ocr.workspace.summaries import correction, gain, pages_summary
 
 #: Bytes of finished pages that wait in memory for the rest of their unit. Further pages wait on disk.
 SPOOL_MEMORY = 40 << 20
@@ -424,7 +424,7 @@ def expected_pages(
     for marker in iter_markers(workspace, EXTRACT, key, mine):
         done += marker.counts
         pages += correction(marker.summary)
-        estimated -= int(marker.summary.extra.get(ESTIMATED, 0))
+        estimated -= marker.summary.extra.estimated
     return Expected(pages, done, estimated)
 
 

@@ -54,7 +54,7 @@ from llm_ocr.workspace.generations import Generation, generations
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key, required_key
 from llm_ocr.workspace.publish import done_units, iter_markers, standing_marker
 from llm_ocr.workspace.stored import workspace_options
-from llm_ocr.workspace.summaries import ESTIMATED, correction
+from llm_ocr.workspace.summaries import correction
 
 LOCAL = "local"
 _STAGES: dict[str, Stage] = {EXTRACT: extract, DESCRIBE: describe}
@@ -351,7 +351,7 @@ class Crew:
             numbers = {Status.OK: counts.ok, Status.DEGRADED: counts.degraded, Status.FAILED: counts.failed}
             for status in Counter(numbers).elements():
                 self._progress.count(status)
-            if estimated := int(marker.summary.extra.get(ESTIMATED, 0)):
+            if estimated := marker.summary.extra.estimated:
                 self._estimated -= estimated
                 self._progress.correct(correction(marker.summary), exact=self._estimated <= 0)
 

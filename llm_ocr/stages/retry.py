@@ -44,7 +44,7 @@ from llm_ocr.workspace.publish import done_units, iter_markers, publish, standin
 from llm_ocr.workspace.published import published_pages
 from llm_ocr.workspace.retry import NamedPages, Selection, plan_retry
 from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, to_remember
-from llm_ocr.workspace.summaries import GIVEN_UP, pages_summary
+from llm_ocr.workspace.summaries import pages_summary
 
 #: Further settings that change results. A workspace does not store them, so they are named if the user gives them.
 _NOT_STORED = ("headers", "ocr_language", "min_quality", "rotate", "anchor_text", "guided", "layout_first")
@@ -189,9 +189,9 @@ def give_up_unread(workspace: Workspace, key: str) -> int:
                     failure = PageFailure(Reason.GIVEN_UP, "the repair ended before it read the page")
                     rows.append(failed_page(part, position, failure, engine=""))
         summary = pages_summary(unit, rows)
-        summary = replace(summary, extra={**summary.extra, GIVEN_UP: True})
+        summary = replace(summary, extra=summary.extra.model_copy(update={"given_up": True}))
         marker = publish(workspace, EXTRACT, key, unit.id, pages_to_parquet(rows), summary)
-        pages += len(rows) if marker.summary.extra.get(GIVEN_UP) else 0
+        pages += len(rows) if marker.summary.extra.given_up else 0
     return pages
 
 

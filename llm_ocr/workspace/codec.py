@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import MISSING, fields
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -137,28 +138,21 @@ def pages_from_text(text: str) -> tuple[int, ...]:
     return tuple(pages)
 
 
+_PART = {column.name: column.default is MISSING for column in fields(DocumentPart)}  # whether a part needs it
+
+
 def unit_to_json(unit: Unit) -> dict[str, Any]:
     """Return a unit as a line of a plan, without fields that have their default."""
     parts: list[dict[str, Any]] = []
     for part in unit.parts:
-        optional = {
+        encoded = {
+            "pages": pages_to_text(part.pages),
             "aliases": list(part.aliases),
             "reason": part.reason.value if part.reason else None,
-            "detail": part.detail,
-            "estimate": part.estimate,
             "wanted": wanted_to_json(part.wanted),
-            "again": part.again,
         }
-        required = {
-            "document_id": part.document_id,
-            "source": part.source,
-            "relative": part.relative,
-            "version": part.version,
-            "pages": pages_to_text(part.pages),
-            "page_total": part.page_total,
-            "first_index": part.first_index,
-        }
-        parts.append(required | {name: given for name, given in optional.items() if given})
+        values = {name: encoded[name] if name in encoded else getattr(part, name) for name in _PART}
+        parts.append({name: value for name, value in values.items() if value or _PART[name]})
     value: dict[str, Any] = {"id": unit.id, "parts": parts}
     if unit.replaces:
         value["replaces"] = unit.replaces
@@ -213,19 +207,13 @@ def unit_from_json(value: Mapping[str, Any]) -> Unit:
     generation, index = parse_unit_id(value["id"])
     parts = tuple(
         DocumentPart(
-            document_id=part["document_id"],
-            source=part["source"],
-            relative=part["relative"],
-            version=part["version"],
-            pages=pages_from_text(part["pages"]),
-            page_total=part["page_total"],
-            first_index=part["first_index"],
-            aliases=tuple(part.get("aliases", ())),
-            reason=Reason(part["reason"]) if part.get("reason") else None,
-            detail=part.get("detail", ""),
-            estimate=part.get("estimate", 0),
-            wanted=PageSelection(**part.get("wanted", {})),
-            again=part.get("again", False),
+            **{name: given for name, given in part.items() if name in _PART}
+            | {
+                "pages": pages_from_text(part["pages"]),
+                "aliases": tuple(part.get("aliases", ())),
+                "reason": Reason(part["reason"]) if part.get("reason") else None,
+                "wanted": PageSelection(**part.get("wanted", {})),
+            }
         )
         for part in value["parts"]
     )

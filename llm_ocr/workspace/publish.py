@@ -262,7 +262,7 @@ def check_conserved(counts: Counts, where: str, what: str = "pages") -> None:
 
 
 def _marker_to_json(marker: Marker) -> dict[str, Any]:
-    summary = marker.summary  # without `asdict`, which breaks a `Counter` in `extra`
+    summary = marker.summary
     value = {column.name: getattr(marker, column.name) for column in fields(Marker) if column.name != "summary"}
     return {
         **value,
@@ -272,7 +272,7 @@ def _marker_to_json(marker: Marker) -> dict[str, Any]:
         "seconds": round(summary.seconds, 3),
         "reasons": dict(summary.reasons),
         "examples": [asdict(example) for example in varied(summary.examples)],
-        "extra": dict(summary.extra),
+        "extra": summary.extra.model_dump(mode="json", exclude_defaults=True),
     }
 
 
@@ -310,11 +310,7 @@ def _marker_of(value: Mapping[str, Any], workspace: Workspace, unit: str) -> Mar
     stored = codec.typed(_STORED, value, where)
     if stored.unit != unit:
         raise codec.damaged(where, f"it is of unit {stored.unit}")
-    found = dict(stored) | {
-        "counts": Counts(**stored.counts),
-        "figures": Counts(**stored.figures),
-        "extra": value["extra"],
-    }
+    found = dict(stored) | {"counts": Counts(**stored.counts), "figures": Counts(**stored.figures)}
     summary = Summary(**{column.name: found.pop(column.name) for column in fields(Summary)})
     return Marker(**found, summary=summary)
 

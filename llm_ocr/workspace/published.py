@@ -66,7 +66,7 @@ def choose(
     rows = (
         _Row(record.page_id, record.document_id, record.page_number, record.status, found.unit)
         for found in filter(None, map(marker, units))
-        for kept in [kept_pages(found.summary.extra)]
+        for kept in [kept_pages(found.summary)]
         for record in pages(found.unit, Images.NONE)
         if record.document_id in documents and record.page_id not in kept
     )

@@ -33,7 +33,7 @@ from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.plan import SMALL_PLAN
 from llm_ocr.workspace.planned import PlannedDocument, place_of
 from llm_ocr.workspace.publish import Marker, iter_markers, read_data
-from llm_ocr.workspace.summaries import LOW_QUALITY, RANKS, Summary, has_below, kept_pages, ledger_of
+from llm_ocr.workspace.summaries import LOW_QUALITY, RANKS, Summary, bin_of, kept_pages
 
 #: Opens a document again and counts its pages, with the currently known passwords.
 Reopen = Callable[[DocumentPart], Awaitable[PlannedDocument]]
@@ -119,10 +119,10 @@ class Selection:
     def may_have(self, summary: Summary) -> bool:
         """Return whether a unit may have such pages, according to its marker."""
         counts = {Status.FAILED: summary.counts.failed, Status.DEGRADED: summary.counts.degraded}
-        low = self.below is not None and has_below(summary.extra, self.below)
+        quality, ledger = summary.extra.quality, summary.extra.ledger
+        low = self.below is not None and quality is not None and any(quality.bins[: bin_of(self.below) + 1])
         counted = any(counts.get(status, 0) for status in self.statuses)
-        ledgers = ledger_of(summary.extra)
-        uneven = self.unbalanced and (ledgers.unread_pages > 0 or ledgers.unsupported_pages > 0)
+        uneven = self.unbalanced and (ledger.unread_pages > 0 or ledger.unsupported_pages > 0)
         return low or counted or uneven or self.named is not None
 
     def has(self, row: PageStatus) -> bool:
@@ -245,7 +245,7 @@ def _chosen_now(
     done: set[str] = set()
     for marker in iter_markers(workspace, EXTRACT, key):
         done.add(marker.unit)
-        if pages := kept_pages(marker.summary.extra):
+        if pages := kept_pages(marker.summary):
             kept[marker.unit] = pages
         if marker.counts.failed or selection.may_have(marker.summary):
             markers[marker.unit] = marker

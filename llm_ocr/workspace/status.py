@@ -39,22 +39,14 @@ from llm_ocr.workspace.metrics import Spending, hours_cost, pages_per_second, sp
 from llm_ocr.workspace.publish import check_conserved, done_units, iter_markers, objects
 from llm_ocr.workspace.summaries import (
     BINS,
-    ESTIMATED,
     LOW_QUALITY,
-    NOT_OK,
-    QUALITY,
-    RETRIES,
-    SENT,
-    SUPERSEDED,
-    UNBALANCED,
-    UNDESCRIBED,
     WORST,
     Again,
     Example,
+    Extra,
     UnbalancedPage,
     WeakPage,
     correction,
-    ledger_of,
     rank,
     read_again,
     varied,
@@ -482,55 +474,53 @@ def _sum(
         total.done.add(unit)
         total.counts += summary.counts
         total.figures += summary.figures
-        total.retries += int(extra.get(RETRIES, 0))
-        if SENT in extra:
-            sent, better = extra[SENT]
+        total.retries += extra.retries
+        if extra.sent:
             before = total.sent or (0, 0)
-            total.sent = before[0] + int(sent), before[1] + int(better)
+            total.sent = before[0] + extra.sent[0], before[1] + extra.sent[1]
         if repairs and (generation := parse_unit_id(unit)[0]) in repairs:
             total.again[generation] = total.again.get(generation, Again()) + read_again(summary)
-        total.estimated += int(extra.get(ESTIMATED, 0))
+        total.estimated += extra.estimated
         total.correction += correction(summary)
         total.reasons.update(summary.reasons)
-        total.ledger += ledger_of(extra)
-        if quality := extra.get(QUALITY):
-            total.bins = [count + more for count, more in zip(total.bins, quality["bins"], strict=True)]
-            total.weak += [(unit, WeakPage(**page)) for page in quality["worst"]]
+        total.ledger += extra.ledger
+        if quality := extra.quality:
+            total.bins = [count + more for count, more in zip(total.bins, quality.bins, strict=True)]
+            total.weak += [(unit, page) for page in quality.worst]
             if len(total.weak) > 2 * most_weak:
                 total.weak = heapq.nsmallest(most_weak, total.weak, key=lambda entry: rank(entry[1]))
-        total.unbalanced += [(unit, UnbalancedPage(**page)) for page in extra.get(UNBALANCED, ())]
+        total.unbalanced += [(unit, page) for page in extra.unbalanced]
         if len(total.unbalanced) > 4 * _MOST_CANDIDATES:
             sides = worst_sides([page for _, page in total.unbalanced], _MOST_CANDIDATES)
             kept = {id(page) for side in sides for page in side}
             total.unbalanced = [entry for entry in total.unbalanced if id(entry[1]) in kept]
-        if superseded := extra.get(SUPERSEDED):
-            old.statuses.update(superseded["statuses"])
-            old.reasons.update(superseded["reasons"])
-            old.bins.update({int(place): count for place, count in superseded["bins"].items()})
-            old.kept.update((unit, page) for page in superseded["kept"])
-            old.ledger += ledger_of(superseded)
-            for by, page, count in superseded.get("figures", ()):
+        if superseded := extra.superseded:
+            old.statuses.update(superseded.statuses)
+            old.reasons.update(superseded.reasons)
+            old.bins.update(superseded.bins)
+            old.kept.update((unit, page) for page in superseded.kept)
+            old.ledger += superseded.ledger
+            for by, page, count in superseded.figures:
                 old.figures.setdefault(by, {})[page] = count
         if without is not None:
             replaced = without.figures.get(unit, {})
             gone, reasons = _described(extra, replaced)
             total.figures -= gone
             total.reasons -= reasons
-            undescribed: Mapping[str, int] = extra.get(UNDESCRIBED, {})
-            total.undescribed += sum(count for page, count in undescribed.items() if page not in replaced)
+            total.undescribed += sum(count for page, count in extra.undescribed.items() if page not in replaced)
         if len(total.examples) < _MOST_CANDIDATES:
             total.examples += [(unit, example) for example in summary.examples]
     return total
 
 
-def _described(extra: Mapping[str, Any], pages: Mapping[str, int]) -> tuple[Counts, Counter[str]]:
+def _described(extra: Extra, pages: Mapping[str, int]) -> tuple[Counts, Counter[str]]:
     """Return the status counts of the figures of these pages, from a marker of Describe, and reasons of those not ok.
 
     `pages` has the number of figures on each page.
     """
     statuses: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    for page, status, reason, count in extra.get(NOT_OK, ()) if pages else ():
+    for page, status, reason, count in extra.not_ok if pages else ():
         if page in pages:
             statuses[status] += count
             reasons.update({reason: count} if reason else {})

@@ -7,9 +7,9 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
-from pydantic import BaseModel, Field, StrictBool, StrictInt
+from pydantic import BaseModel, Field, PlainSerializer, StrictBool, StrictInt
 
 from llm_ocr.results.balance import ink_totals
 from llm_ocr.results.quality import what_is_wrong
@@ -19,22 +19,6 @@ from llm_ocr.types import Counts, FieldsRecord, FigureRecord, InkTotals, PageRec
 #: Upper limit of failures in a marker; the rows contain all of them.
 MOST_EXAMPLES = 5
 
-#: In `Summary.extra` of Extract: requests beyond the first of each page.
-RETRIES = "retries"
-#: In `Summary.extra` of Extract in hybrid runs: pages that a model read after the CPU engine, and those of them whose
-#: row is the model's.
-SENT = "sent"
-#: In `Summary.extra` of Extract, if documents were not counted in the plan: their number, and the pages that the plan
-#: assumed for the unit.
-ESTIMATED, PLANNED = "estimated", "planned"
-#: In `Summary.extra` of Extract: true for a unit of a retry that was given up.
-GIVEN_UP = "given_up"
-#: In `Summary.extra` of Extract: `{"bins": counts, "worst": the worst pages}`; missing if no page has a score.
-QUALITY = "quality"
-#: In `Summary.extra` of Extract: the fields of `InkTotals`, of all pages; also in the entry of superseded rows.
-LEDGER = "ledger"
-#: In `Summary.extra` of Extract: the pages with the largest shares of unread ink and of unsupported text.
-UNBALANCED = "unbalanced"
 #: Bins of the histogram, each 0.05 wide; 1.0 is in the last bin.
 BINS = 20
 #: Upper limit of pages in a marker, and the score from which pages are not listed.
@@ -64,6 +48,73 @@ def varied(examples: Iterable[Example]) -> tuple[Example, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class WeakPage:
+    """Page of low quality. `wrong` describes the defects; `page` counts from 1."""
+
+    score: float
+    page_id: str
+    source: str
+    page: int | None
+    wrong: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnbalancedPage:
+    """Page with unread ink or unsupported text, as shares 0..1 of its ink and of its text."""
+
+    unread: float
+    unsupported: float
+    page_id: str
+    source: str
+    page: int | None
+
+
+class Quality(BaseModel, frozen=True):
+    """Scores of a unit's pages: number of pages by bin, and the worst pages."""
+
+    bins: Annotated[tuple[StrictInt, ...], Field(min_length=BINS, max_length=BINS)]
+    worst: tuple[WeakPage, ...]
+
+
+#: All fields are stored, as in the markers of older versions.
+_Ink = Annotated[InkTotals, PlainSerializer(asdict)]
+
+
+class Superseded(BaseModel, frozen=True):
+    """Superseded rows of the pages that a unit read again: the unit's own or older ones.
+
+    The plan records each repeated row (`Unit.repeats`). The marker of the repeating unit records the decision once, so
+    that all readers have the same effective row: the new one, unless the older one is better (`gain`).
+    """
+
+    statuses: dict[str, StrictInt]
+    reasons: dict[str, StrictInt]
+    bins: dict[int, StrictInt]  # pages by bin of their score
+    kept: tuple[str, ...]  # pages whose older row stays effective
+    equal: StrictInt = 0
+    figures: tuple[tuple[str, str, StrictInt], ...] = ()  # unit and page of a superseded row, and its figures
+    ledger: _Ink = InkTotals()
+
+
+class Extra(BaseModel, frozen=True):
+    """What the markers of one stage record beside the counts. Markers lack values that are equal to their default."""
+
+    # Of Extract.
+    retries: StrictInt = 0  # requests beyond the first of each page
+    sent: tuple[StrictInt, StrictInt] | None = None  # hybrid runs: pages read by a model after the CPU engine, and kept
+    estimated: StrictInt = 0  # documents that were not counted in the plan
+    planned: StrictInt = 0  # with these, the pages that the plan assumed for the unit
+    given_up: StrictBool = False  # a unit of a retry that was given up
+    quality: Quality | None = None  # None if no page has a score
+    ledger: _Ink = InkTotals()  # of all pages
+    unbalanced: tuple[UnbalancedPage, ...] = ()  # with the largest shares of unread ink and of unsupported text
+    superseded: Superseded | None = None  # None if no page was read again
+    # Of Describe, by page, because a page may be read again.
+    not_ok: tuple[tuple[str, str, str, StrictInt], ...] = ()  # page, status, reason, and number of figures not ok
+    undescribed: dict[str, StrictInt] = {}  # number of ok figures of which the engine has nothing to say
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """Summary of a unit's rows in its marker, sufficient for `status` of a million pages.
 
@@ -79,7 +130,7 @@ class Summary:
     reasons: Mapping[str, int] = field(default_factory=dict)
     examples: tuple[Example, ...] = ()
     replaces: int = 0
-    extra: Mapping[str, Any] = field(default_factory=dict)  # JSON values that only this stage uses
+    extra: Extra = field(default_factory=Extra)
 
 
 def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
@@ -108,20 +159,30 @@ def pages_summary(unit: Unit, records: Sequence[PageRecord]) -> Summary:
         figures=Counts(expected=sum(len(record.figures) for record in records)),
         examples=varied(examples),
         replaces=unit.replaces,
-        extra={
-            **({ESTIMATED: unit.estimated, PLANNED: unit.planned} if unit.estimated else {}),
-            **({RETRIES: retries} if retries else {}),
-            **({SENT: [len(sent), sum(record.text_source == "model" for record in sent)]} if hybrid else {}),
-            **quality_extra(records),
-            **ledger_extra(records),
-            **superseded_extra(unit, records),
-        },
+        extra=Extra(
+            retries=retries,
+            sent=(len(sent), sum(record.text_source == "model" for record in sent)) if hybrid else None,
+            estimated=unit.estimated,
+            planned=unit.planned if unit.estimated else 0,
+            quality=_quality(records),
+            ledger=sum((ink_totals(record.ledger, record.reason) for record in records), InkTotals()),
+            unbalanced=_unbalanced(records),
+            superseded=_superseded(unit, records),
+        ),
     )
 
 
 def figures_summary(expected: int, records: Sequence[FigureRecord]) -> Summary:
     """Return the summary of a unit of Describe. `expected` is the number of figures that Extract found in the unit."""
-    extra = {**not_ok_extra(records), **undescribed_extra(records)}
+    ends = Counter((one.page_id, one.status.value, one.reason.value if one.reason else "") for one in records)
+    # The data of the CPU engine are the letters inside a figure.
+    undescribed = Counter(
+        one.page_id
+        for one in records
+        if one.status is Status.OK and not (one.description or one.label or (one.data and one.engine != "embedded"))
+    )
+    not_ok = tuple((*end, count) for end, count in ends.items() if end[1:] != (Status.OK.value, ""))
+    extra = Extra(not_ok=not_ok, undescribed=dict(undescribed))
     return replace(_summary(records), figures=_counts(expected, records), extra=extra)
 
 
@@ -150,35 +211,12 @@ def _counts(expected: int, records: Sequence[PageRecord | FigureRecord | FieldsR
 # Quality and ledgers.
 
 
-@dataclass(frozen=True, slots=True)
-class WeakPage:
-    """Page of low quality. `wrong` describes the defects; `page` counts from 1."""
-
-    score: float
-    page_id: str
-    source: str
-    page: int | None
-    wrong: str
-
-
-@dataclass(frozen=True, slots=True)
-class UnbalancedPage:
-    """Page with unread ink or unsupported text, as shares 0..1 of its ink and of its text."""
-
-    unread: float
-    unsupported: float
-    page_id: str
-    source: str
-    page: int | None
-
-
 def bin_of(score: float) -> int:
     """Return the index of a score's bin."""
     return min(BINS - 1, max(0, int(score * BINS)))
 
 
-def quality_extra(records: Iterable[PageRecord]) -> dict[str, Any]:
-    """Return the quality entry of a unit's marker."""
+def _quality(records: Iterable[PageRecord]) -> Quality | None:
     bins = [0] * BINS
     worst: list[WeakPage] = []
     for record in records:
@@ -188,25 +226,18 @@ def quality_extra(records: Iterable[PageRecord]) -> dict[str, Any]:
         if record.quality < _GOOD:
             wrong = what_is_wrong(record.quality_parts)
             worst.append(WeakPage(record.quality, record.page_id, record.source, record.page_number, wrong))
-    named = [asdict(page) for page in heapq.nsmallest(WORST, worst, key=rank)]
-    return {QUALITY: {"bins": bins, "worst": named}} if any(bins) else {}
+    return Quality(bins=tuple(bins), worst=tuple(heapq.nsmallest(WORST, worst, key=rank))) if any(bins) else None
 
 
-def ledger_extra(records: Iterable[PageRecord]) -> dict[str, Any]:
-    """Return the entries of a unit's marker for the ledgers of its pages; {} if no page has one."""
-    total = InkTotals()
-    unbalanced: list[UnbalancedPage] = []
+def _unbalanced(records: Iterable[PageRecord]) -> tuple[UnbalancedPage, ...]:
+    """Return the pages of a unit with the most unread ink and unsupported text."""
+    found: list[UnbalancedPage] = []
     for record in records:
-        if record.ledger is None:
-            continue
         page = ink_totals(record.ledger, record.reason)
-        total += page
-        if page.unread_pages or page.unsupported_pages:
+        if record.ledger is not None and (page.unread_pages or page.unsupported_pages):
             shares = record.ledger.unread_share, record.ledger.unsupported_share
-            unbalanced.append(UnbalancedPage(*shares, record.page_id, record.source, record.page_number))
-    worst = {page.page_id: asdict(page) for side in worst_sides(unbalanced, WORST) for page in side}
-    entries = {LEDGER: asdict(total) if total.pages else {}, UNBALANCED: list(worst.values())}
-    return {name: value for name, value in entries.items() if value}
+            found.append(UnbalancedPage(*shares, record.page_id, record.source, record.page_number))
+    return tuple({page.page_id: page for side in worst_sides(found, WORST) for page in side}.values())
 
 
 def worst_sides(pages: Sequence[UnbalancedPage], most: int) -> tuple[list[UnbalancedPage], list[UnbalancedPage]]:
@@ -216,20 +247,9 @@ def worst_sides(pages: Sequence[UnbalancedPage], most: int) -> tuple[list[Unbala
     return [page for page in unread if page.unread > 0], [page for page in unsupported if page.unsupported > 0]
 
 
-def has_below(extra: Mapping[str, Any], score: float) -> bool:
-    """Return whether a unit may have pages below the score, according to its marker."""
-    bins: Sequence[int] = extra.get(QUALITY, {}).get("bins", ())
-    return any(bins[: bin_of(score) + 1])
-
-
 def rank(page: WeakPage) -> tuple[float, str, int]:
     """Return a sort key: worst first."""
     return page.score, page.source, page.page or 0
-
-
-def ledger_of(entry: Mapping[str, Any]) -> InkTotals:
-    """Return the totals of a marker, or of its superseded rows; zeros in markers of older versions."""
-    return InkTotals(**entry.get(LEDGER, {}))
 
 
 # Pages that were read again.
@@ -254,17 +274,17 @@ class Again:
 
 def read_again(summary: Summary) -> Again:
     """Return the result of a finished unit of a retry."""
-    if summary.extra.get(GIVEN_UP):
+    if summary.extra.given_up:
         return Again(given_up=summary.counts.expected)
-    entry = summary.extra.get(SUPERSEDED, {})
-    kept: Sequence[str] = entry.get("kept", ())
-    failed = summary.counts.failed - int(entry.get("statuses", {}).get(Status.FAILED.value, 0))
-    return Again(summary.counts.expected, len(kept) + failed, int(entry.get("equal", 0)))
+    kept, equal, failed = 0, 0, summary.counts.failed
+    if found := summary.extra.superseded:
+        kept, equal, failed = len(found.kept), found.equal, failed - found.statuses.get(Status.FAILED.value, 0)
+    return Again(summary.counts.expected, kept + failed, equal)
 
 
 def correction(summary: Summary) -> int:
     """Return the rows of a finished unit of Extract minus the rows that the plan assumed. May be negative."""
-    return summary.counts.expected - int(summary.extra.get(PLANNED, summary.counts.expected))
+    return summary.counts.expected - summary.extra.planned if summary.extra.estimated else 0
 
 
 class Row(Protocol):
@@ -310,12 +330,6 @@ def effective_rows(rows: Iterable[RowT]) -> list[RowT]:
 
 #: Reason in `Generation.replaced` for rows that were not failed.
 LOW_QUALITY = "low quality"
-#: Key in `Summary.extra` of Extract.
-SUPERSEDED = "superseded"
-#: Key in `Summary.extra` of Describe: `[page, status, reason, number of figures]` of figures that are not ok.
-NOT_OK = "not_ok"
-#: In `Summary.extra` of Describe: number of ok figures without a description, by page; missing if there are none.
-UNDESCRIBED = "undescribed"
 
 #: From the worst to the best.
 RANKS = (Status.FAILED, Status.DEGRADED, Status.OK)
@@ -334,95 +348,45 @@ def gain(new: PageRecord, old: "Repeated | PageRecord") -> float:
     return 0.0 if new.quality is None or old.quality is None else new.quality - old.quality
 
 
-def kept_pages(extra: Mapping[str, Any]) -> frozenset[str]:
+def kept_pages(summary: Summary) -> frozenset[str]:
     """Return the pages that a unit read again and whose older row stays effective, from the unit's marker."""
-    return frozenset(extra.get(SUPERSEDED, {}).get("kept", ()))
+    return frozenset(summary.extra.superseded.kept if summary.extra.superseded else ())
 
 
-def superseded_extra(unit: Unit, records: Iterable[PageRecord]) -> dict[str, Any]:
-    """Return the marker entry for superseded rows, the unit's own or older ones; {} without repeats.
-
-    The plan records each repeated row (`Unit.repeats`). The marker of the repeating unit records the decision once, so
-    that all readers have the same effective row: the new one, unless the older one is better (`gain`).
-    """
+def _superseded(unit: Unit, records: Iterable[PageRecord]) -> Superseded | None:
     old = {row.page_id: row for row in unit.repeats}
     if not old:
-        return {}
+        return None
     statuses: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    bins: Counter[str] = Counter()
-    ledgers = InkTotals()
+    bins: Counter[int] = Counter()
+    ledger = InkTotals()
     kept, equal = [], 0
     figures: list[tuple[str, str, int]] = []
     for record in records:
         before = old.get(record.page_id)
         if before is None:
             continue
-        superseded: PageRecord | Repeated = before
+        row: PageRecord | Repeated = before
         by, found = before.unit, before.figures
         gained = gain(record, before)
         equal += gained == 0
         if gained < 0:
-            superseded, by, found = record, unit.id, len(record.figures)
+            row, by, found = record, unit.id, len(record.figures)
             kept.append(record.page_id)
-        statuses[superseded.status.value] += 1
-        reasons.update([superseded.reason.value] if superseded.reason else [])
-        ledgers += ink_totals(superseded.ledger, superseded.reason)
-        if superseded.quality is not None:
-            bins[str(bin_of(superseded.quality))] += 1
+        statuses[row.status.value] += 1
+        reasons.update([row.reason.value] if row.reason else [])
+        ledger += ink_totals(row.ledger, row.reason)
+        if row.quality is not None:
+            bins[bin_of(row.quality)] += 1
         if found:
             figures.append((by, record.page_id, found))
-    entry: dict[str, Any] = {"statuses": statuses, "reasons": reasons, "bins": bins, "kept": kept}
-    optional = {"equal": equal, "figures": figures, LEDGER: asdict(ledgers) if ledgers.pages else {}}
-    return {SUPERSEDED: entry | {name: value for name, value in optional.items() if value}}
-
-
-def not_ok_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
-    """Return the marker entry of Describe for figures that are not ok, by page, because a page may be read again."""
-    ends = Counter(
-        (figure.page_id, figure.status.value, figure.reason.value if figure.reason else "") for figure in records
+    return Superseded(
+        statuses=dict(statuses),
+        reasons=dict(reasons),
+        bins=dict(bins),
+        kept=tuple(kept),
+        equal=equal,
+        figures=tuple(figures),
+        ledger=ledger,
     )
-    entry = [[*end, count] for end, count in ends.items() if end[1:] != (Status.OK.value, "")]
-    return {NOT_OK: entry} if entry else {}
-
-
-def undescribed_extra(records: Iterable[FigureRecord]) -> dict[str, Any]:
-    """Return the marker entry of Describe for figures of which the engine has nothing to say."""
-    # The data of the CPU engine are the letters inside a figure.
-    pages = Counter(
-        figure.page_id
-        for figure in records
-        if figure.status is Status.OK
-        and not (figure.description or figure.label or (figure.data and figure.engine != "embedded"))
-    )
-    return {UNDESCRIBED: dict(pages)} if pages else {}
-
-
-class _Quality(BaseModel):
-    bins: Annotated[list[StrictInt], Field(min_length=BINS, max_length=BINS)]
-    worst: list[WeakPage]
-
-
-class _Superseded(BaseModel):
-    statuses: dict[str, StrictInt]
-    reasons: dict[str, StrictInt]
-    bins: dict[int, StrictInt]
-    kept: list[str]
-    equal: StrictInt = 0
-    figures: list[tuple[str, str, StrictInt]] = []
-    ledger: InkTotals | None = None
-
-
-class Extra(BaseModel):
-    """Types of the values of `Summary.extra` in markers, by the keys of this module and of `publish`."""
-
-    quality: _Quality | None = None
-    ledger: InkTotals | None = None
-    unbalanced: list[UnbalancedPage] = []
-    superseded: _Superseded | None = None
-    not_ok: list[tuple[str, str, str, StrictInt]] = []
-    undescribed: dict[str, StrictInt] = {}
-    retries: StrictInt = 0
-    estimated: StrictInt = 0
-    planned: StrictInt = 0
-    given_up: StrictBool = False

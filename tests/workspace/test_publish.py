@@ -24,7 +24,7 @@ from llm_ocr.workspace.publish import (
     read_data,
     settle,
 )
-from llm_ocr.workspace.summaries import Example, Summary
+from llm_ocr.workspace.summaries import Example, Extra, Summary
 
 KEY = "0123456789ab"
 ONE_OK = Summary(counts=Counts(1, 1, 0, 0))
@@ -36,9 +36,8 @@ def data_objects(workspace):
 
 def test_marker_holds_the_summary_and_names_the_data(workspace):
     example = Example("d-p00001", "/data/a,b.pdf", 1, "render timeout", "after 60 s")
-    summary = Summary(
-        Counts(4, 2, 1, 1), Counts(3), 10, 20, 1.25, {"render timeout": 1}, (example,), 2, {"engine": "embedded"}
-    )
+    extra = Extra(retries=3, undescribed={"d-p00002": 1})
+    summary = Summary(Counts(4, 2, 1, 1), Counts(3), 10, 20, 1.25, {"render timeout": 1}, (example,), 2, extra)
     made = publish(workspace, EXTRACT, KEY, "0001-000000", b"rows", summary)
     assert find_marker(workspace, EXTRACT, KEY, "0001-000000") == made
     assert made.summary == summary
