@@ -172,6 +172,8 @@ _OLD_SUBFILE, _OLD_REDUCED = 255, 2
 _LEVELS = 3
 #: Limit of an image's pixels, checked before decoding. 200 megapixels are A2 at 600 dpi.
 MAX_PIXELS = 200_000_000
+#: Range of the resolution across divided by that down of faxes: 204 x 98 or 204 x 196 pixels per inch, and tolerance.
+_OBLONG = (1.2, 4.5)
 #: Minimum side of a page image in pixels; smaller images are unreadable.
 MIN_SIDE = 8
 #: Height divided by width above which a page is tall and read in slices, and this ratio of an ordinary page.
@@ -291,6 +293,7 @@ class ImageFile:
         if image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (size, size))  # decodes at 1/2, 1/4, or 1/8 if that is large enough
         image.load()
+        image = _with_square_pixels(image)
         plain = plain_image(ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image)
         if max(plain.size) > size:
             if plain is image:
@@ -346,6 +349,18 @@ def _tiff_pages(image: "TiffImageFile") -> list[int]:
         abs(2 * small - large) <= 2 for last, size in pairwise(sizes) for large, small in zip(last, size, strict=True)
     )
     return [0] if not frames or (halves and len(sizes) >= _LEVELS) else frames
+
+
+def _with_square_pixels(image: "Image.Image") -> "Image.Image":
+    """Return a fax of half the lines at its full height, or the image if its pixels are square."""
+    across, down = map(float, image.info.get("dpi", (1, 1)))
+    if image.format != "TIFF" or not (across > 0 and down > 0 and _OBLONG[0] < across / down < _OBLONG[1]):
+        return image
+    from PIL import Image
+
+    gray = image.convert("L") if image.mode == "1" else image
+    resample = Image.Resampling.NEAREST if image.mode == "P" else Image.Resampling.BILINEAR
+    return gray.resize((image.width, round(image.height * across / down)), resample)
 
 
 def plain_image(image: "Image.Image") -> "Image.Image":

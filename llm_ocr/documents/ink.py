@@ -224,6 +224,15 @@ def pixels_of(ink: InkMap, rotation: int) -> "Mask":
     return np.ascontiguousarray(np.rot90(black, -rotation // 90)) if rotation % 360 else black
 
 
+def leveled(black: "Mask", skew: float) -> "Mask":
+    """Return the ink turned about its center, so that lines that fall to the right by `skew` degrees lie level."""
+    import numpy as np
+    from PIL import Image
+
+    level: Mask = np.asarray(Image.fromarray(black).rotate(skew))
+    return level
+
+
 def place_of(box: Box, height: int, width: int) -> tuple[slice, slice]:
     """Return the rows and columns of a relative box with some room."""
     place = box.grown(ROOM).clipped()
