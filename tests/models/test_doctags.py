@@ -136,3 +136,11 @@ def test_headings_and_copies_are_read():
     text = f"<doctag><heading>{AT}Intro</heading><text>{AT}Port</text><text>{AT}Port</text></doctag>"
     blocks = parse_doctags(text).blocks
     assert [(block.kind, block.text) for block in blocks] == [(BlockKind.HEADING, "Intro"), (BlockKind.TEXT, "Port")]
+
+
+def test_marks_and_attributes_of_newer_doctags_are_read():
+    text = (
+        f'<doctag><heading level="2">{AT}Of water</heading>'
+        f"<text><location>{AT}</location>The <bold>wheel</bold> and H<subscript>2</subscript>O.</text></doctag>"
+    )
+    assert [block.text for block in parse_doctags(text).blocks] == ["Of water", "The **wheel** and H<sub>2</sub>O."]

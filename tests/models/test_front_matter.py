@@ -204,3 +204,18 @@ def test_answer_of_the_first_olmocr_is_read():
     parsed = parse_front_matter(f'{{{values}, {flags}, "natural_text": "# Watch\\n\\nNo \\"ship\\"."}}')
     assert (blocks_to_markdown(parsed.blocks), parsed.notes) == ('# Watch\n\nNo "ship".', SOUND)
     assert parse_front_matter(f'{{{values}, {flags}, "natural_text": null}}').blocks == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"{HEAD}{HEAD}The lamp burned.",
+        f"The lamp burned.\n\n{HEAD}",
+        f"{' '.join(HEAD.split())}\nThe lamp burned.",
+        '{"primary_language": "en", "is_rotation_valid": true, "rotation_correction": 0, "is_table": false, '
+        '"is_diagram": false}\n\nThe lamp burned.',
+    ],
+)
+def test_a_head_at_another_place_is_read(answer: str):
+    parsed = parse_front_matter(answer)
+    assert (blocks_to_markdown(parsed.blocks), parsed.notes) == ("The lamp burned.", SOUND)

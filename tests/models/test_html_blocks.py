@@ -373,3 +373,20 @@ def test_copy_of_a_block_is_left_out_but_equal_items_stay():
     parsed = parse_chandra(block * 2)
     assert [block.text for block in parsed.blocks] == ["- none", "- none"]
     assert parsed.lost == ("1 blocks that repeat another were left out",)
+
+
+def test_formulas_with_numbers_and_prose_are_apart():
+    block = '<div data-bbox="100 100 900 200" data-label="Equation-Block">{}</div>'
+    math = '<math display="block">{}</math>'
+    two = block.format(f"{math.format('a = b')} (2.1)<br>{math.format('c = d')} (2.2)")
+    assert [one.text for one in parse_chandra(two).blocks] == ["$$\na = b\n$$", "(2.1)", "$$\nc = d\n$$", "(2.2)"]
+    prose = block.format(f"{math.format('p = q')} (6) where <math>q</math> is the flow")
+    assert [one.kind.value for one in parse_chandra(prose).blocks] == ["formula", "text"]
+    numbered = block.format(f"{math.format('a = b')} (3)")
+    assert [one.kind.value for one in parse_chandra(numbered).blocks] == ["formula"]
+
+
+def test_layout_in_json_instead_of_html_is_read():
+    answer = '```json\n[{"bbox_2d": [100, 50, 900, 90], "label": "title", "text_content": "Mill rules"}]\n```'
+    [block] = parse_qwen_html(answer).blocks
+    assert (block.text, block.box) == ("Mill rules", Box(0.1, 0.05, 0.9, 0.09))

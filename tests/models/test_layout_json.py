@@ -353,3 +353,61 @@ def test_layout_with_single_quotes_is_read():
     text = "[{'bbox': [98, 71, 1520, 140], 'category': 'Text', 'text': \"The captain's boat\"}]"
     assert [block.text for block in parse_dots(text, FRAME).blocks] == ["The captain's boat"]
     assert parse_dots(text[:-9], FRAME).lost
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        "[100, 50, 900, 90]",
+        '"100, 50, 900, 90"',
+        "[900, 90, 100, 50]",
+        "[[100, 50], [900, 90]]",
+        "[100, 50, 900, 50, 900, 90, 100, 90]",
+        "[[100, 50], [900, 50], [900, 90], [100, 90]]",
+        '{"x1": 100, "y1": 50, "x2": 900, "y2": 90}',
+        '{"left": 100, "top": 50, "width": 800, "height": 40}',
+        "[0.1, 0.05, 0.9, 0.09]",
+    ],
+)
+def test_boxes_of_any_notation_are_read(box: str):
+    [block] = parse_json(f'[{{"bbox": {box}, "category": "text", "text": "Rye is at nine."}}]').blocks
+    assert (block.text, block.box) == ("Rye is at nine.", Box(0.1, 0.05, 0.9, 0.09))
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown"),
+    [
+        ('"text": ["rye", "oats"]', "rye\noats"),
+        ('"text": {"de": "Roggen"}', "Roggen"),
+        ('"text_content": "rye"', "rye"),
+        ('"transcription": "rye"', "rye"),
+        ('"items": [{"text": "rye"}, {"text": "oats"}]', "rye\n\noats"),
+    ],
+)
+def test_texts_of_any_form_are_kept(text: str, markdown: str):
+    parsed = parse_json(f'[{{"bbox": [100, 50, 900, 90], "category": "text", {text}}}]')
+    assert (blocks_to_markdown(parsed.blocks), parsed.lost) == (markdown, ())
+    assert {block.box for block in parsed.blocks} == {Box(0.1, 0.05, 0.9, 0.09)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"\\\\begin{tabular}{lr} Rye & 9.10 \\\\\\\\ Oats & 6 \\\\end{tabular}"',
+        '"<fcel>Rye<fcel>9.10<nl><fcel>Oats<fcel>6<nl>"',
+        '[["Rye", "9.10"], ["Oats", 6]]',
+    ],
+)
+def test_tables_of_any_form_become_html(text: str):
+    [table] = parse_json(f'[{{"bbox": [100, 50, 900, 90], "category": "table", "text": {text}}}]').blocks
+    assert table.text == "<table><tr><td>Rye</td><td>9.10</td></tr><tr><td>Oats</td><td>6</td></tr></table>"
+
+
+def test_lists_and_strings_in_place_of_objects_are_read():
+    rows = '[[[100, 50, 900, 90], "title", "Flour"], [[100, 120, 900, 200], "text", "Rye is at nine."]]'
+    for answer in (rows, json.dumps(rows)):
+        assert blocks_to_markdown(parse_json(answer).blocks) == "# Flour\n\nRye is at nine."
+
+
+def test_deep_texts_raise_nothing():
+    parse_json('[{"bbox": [1, 2, 3, 4], "text": ' + "[" * 50_000)

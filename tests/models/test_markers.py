@@ -251,7 +251,7 @@ def test_a_figure_within_a_table_or_a_list_breaks_neither():
 
 def test_weights_without_boxes_leave_no_broken_links():
     parsed = parse_lighton2("Before\n\n![image](image_0.png)\n\nafter, with ![Plan](plan.png)")
-    assert blocks_to_markdown(parsed.blocks) == "Before\n\nafter, with ![Plan](plan.png)"
+    assert blocks_to_markdown(parsed.blocks) == "Before\n\nafter, with\n\nPlan"
     assert parsed.lost == ()
 
 

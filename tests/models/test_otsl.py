@@ -14,6 +14,8 @@ from llm_ocr.models.parsers.otsl import (
     parse_paddle_spotting,
     parse_paddle_table,
     parse_paddle_text,
+    split_otsl,
+    table_text,
 )
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import BlockKind, Box
@@ -281,3 +283,10 @@ def test_several_formulas_of_a_region_are_apart():
 def test_entities_that_were_escaped_again_are_cells():
     html = otsl_to_html("<corn><ched>d &amp;amp;lt; 2<nl>")
     assert html == "<table><tr><th></th><th>d &lt; 2</th></tr></table>"
+
+
+def test_rows_and_cells_in_place_of_tokens_are_a_table():
+    html = "<table><tr><td>Rye</td><td>9</td></tr><tr><td>Oats</td><td>6</td></tr></table>"
+    text = "<row><cell>Rye</cell><cell>9</cell></row><row><cell>Oats</cell><cell>6</cell></row>"
+    assert split_otsl(f"Prices{text}") == ("Prices", html)
+    assert table_text("<table><tr><td>Rye</td></tr></table>") == "<table><tr><td>Rye</td></tr></table>"

@@ -3,8 +3,8 @@
 import pytest
 
 from llm_ocr.models.parsers.markdown import parse_hunyuan, parse_nanonets
-from llm_ocr.models.parsers.plain import parse_plain
-from llm_ocr.models.parsers.talk import is_refusal, says_nothing, without_echo
+from llm_ocr.models.parsers.plain import legible, parse_plain
+from llm_ocr.models.parsers.talk import describes_image, is_refusal, omits_text, says_nothing, without_echo
 from llm_ocr.models.profile import Parsed
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import BlockKind, Box
@@ -326,6 +326,8 @@ def test_refusals_of_other_forms_are_told_from_letters(text: str, refuses: bool)
         ("There is no visible text in this image.", True),
         ("The image is blank and contains no text.", True),
         ("[blank page]", True),
+        ("The page is blank.", True),
+        ("null", True),
         ("This page is intentionally left blank.", False),
         ("There is no text in this image of the harbor that names the ship.", False),
     ],
@@ -363,3 +365,77 @@ def test_hunyuan_points_in_tables_and_formulas_stay():
     assert blocks_to_markdown(parse_hunyuan(f"{cell}\n\n{formula}").blocks) == f"{cell}\n\n{formula}"
     blocks = parse_hunyuan("Own count (39,337),(512,900) (600,100),(910,400)\n\nIt fell.，(60,120),(300,420)").blocks
     assert [block.text for block in blocks] == ["Own count", "", "", "It fell.", ""]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<answer>\n# Log\n\nShut it.\n</answer>",
+        '<document>\n<page number="1">\n# Log\n\nShut it.\n</page>\n</document>',
+        '{"markdown": "# Log\\n\\nShut it."}',
+        '"# Log\\n\\nShut it."',
+        "# Log\\n\\nShut it.",
+        "<|vision_start|><|image_pad|><|vision_end|># Log\n\nShut it.",
+        "<|begin_of_box|># Log\n\nShut it.<|end_of_box|>",
+        "# Log\n\nShut it.<pad><pad><unk>",
+        "# Log\n\nShut it.<end_of_turn>\n<eos>",
+        'Sure! Here is the extracted text:\n\n"""\n# Log\n\nShut it.\n"""',
+        "# Log\n\nShut it.\n\n---\n\n**Note:** The transcription above preserves the original formatting.",
+        "Hier ist der transkribierte Text aus dem Bild:\n\n# Log\n\nShut it.",
+        "Voici le texte extrait de l'image :\n\n# Log\n\nShut it.",
+    ],
+)
+def test_wrappers_of_an_answer_are_no_text(answer: str):
+    assert blocks_to_markdown(parse_plain(answer).blocks) == "# Log\n\nShut it."
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "The set is $\\nabla f \\neq \\nu$ and C:\\new\\notes is a folder.",
+        "**Note:** The sluice was rebuilt in 1912.",
+        "Write `<|image_pad|>` for an image.",
+        '{"text": "a", "size": 2}',
+    ],
+)
+def test_text_like_a_wrapper_stays(page: str):
+    assert blocks_to_markdown(parse_plain(page).blocks) == page
+
+
+def test_unseen_characters_are_left_out():
+    assert legible("\ufeff# Log\n\nSh\u00adut\u200b it\x00 \x1b[31mnow\u202e.\x0c") == "# Log\n\nShut it now.\n"
+    assert legible("\uf0b7 rye\n\uf0fe paid") == "• rye\n☑ paid"
+    assert legible("می\u200cرود \u200f(1921)") == "می\u200cرود \u200f(1921)"
+
+
+@pytest.mark.parametrize(
+    ("text", "omits"),
+    [
+        ("[... the rest of the page continues in the same manner ...]", True),
+        ("(The remaining text is omitted for brevity.)", True),
+        ("[The text in this image is illegible]", True),
+        ("The rest of the page is in the same hand.", False),
+        ("No grain is [illegible] on a holiday.", False),
+        ("(the rest of the crew)", False),
+    ],
+)
+def test_statement_of_omission_is_told_from_a_page(text: str, omits: bool):
+    assert omits_text(text) is omits
+
+
+@pytest.mark.parametrize(
+    ("text", "describes"),
+    [
+        ("The image shows a notice with the rules of a mill.", True),
+        ("This document appears to be a list of rules.", True),
+        ("This document contains the rules of the mill.", False),
+        ("The picture shows the mill of 1912.\n\nThe wheel was built by P. Race.", False),
+    ],
+)
+def test_description_of_the_image_is_told_from_a_page(text: str, describes: bool):
+    assert describes_image(text) is describes
+
+
+def test_check_boxes_in_tags_stay_in_their_lines():
+    text = "<checkbox>☑</checkbox> Rye\n<checkbox>☐</checkbox> Oats"
+    assert blocks_to_markdown(parse_nanonets(text).blocks) == "☑ Rye\n☐ Oats"

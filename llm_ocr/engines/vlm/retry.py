@@ -13,11 +13,11 @@ from llm_ocr.errors import PageFailure, RequestError, RequestRefused
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.figure_answers import read_class, read_parse
 from llm_ocr.models.parsers.latex import with_dollar_math
-from llm_ocr.models.parsers.plain import is_placeless, without_special
+from llm_ocr.models.parsers.plain import is_placeless, legible, without_special
 from llm_ocr.models.parsers.repetition import sound_length
-from llm_ocr.models.parsers.talk import is_refusal, says_nothing, without_echo
+from llm_ocr.models.parsers.talk import describes_image, is_refusal, omits_text, says_nothing, without_echo
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parser, Profile, Rung
-from llm_ocr.types import FURNITURE, Block, BlockKind, Reason, Status
+from llm_ocr.types import FURNITURE, Block, BlockKind, Reason, Status, plural
 
 ResultT = TypeVar("ResultT")
 
@@ -25,6 +25,9 @@ ResultT = TypeVar("ResultT")
 SMALL_LOOP = 0.5
 #: Number of reported losses.
 _SHOWN = 3
+#: Share of an answer's characters that may be U+FFFD, in place of characters that a model cannot write.
+MOST_UNKNOWN = 0.01
+_NOT_THE_TEXT = "the model describes the page, or says that it left out text"
 _REFUSED = "the model refused to read an image"
 
 
@@ -86,10 +89,11 @@ def judge_page(
 
     A page without blocks has the reason `empty`, because the page may be blank; so has an answer that only says so. A
     refusal in the place of a figure's description is left out. A paragraph that reads like a refusal may be printed on
-    the page, as in a letter: it is kept, but the answer is not sound. A `prompt` that the answer repeats is left out.
+    the page, as in a letter: it is kept, but the answer is not sound, nor is one that omits or describes the text.
+    A `prompt` that the answer repeats is left out.
     """
     text, reason, detail = ending(answer)
-    text = without_echo(text, prompt)
+    text = without_echo(legible(text), prompt)
     parsed = parse(text, frame)
     blocks, lost = parsed.blocks, parsed.lost
     doubtful = False
@@ -109,6 +113,12 @@ def judge_page(
             for block in (blocks if doubtful and others else others)
         )
         lost = (*lost, _REFUSED)
+    written = [block.text for block in blocks if block.kind is BlockKind.TEXT]
+    if any(map(omits_text, written)) or (len(blocks) == 1 and written and describes_image(written[0])):
+        doubtful, lost = True, (*lost, _NOT_THE_TEXT)
+    unknown = text.count("\ufffd")
+    if unknown > MOST_UNKNOWN * len(text):
+        doubtful, lost = True, (*lost, f"{plural(unknown, 'character')} that the model could not write")
     blocks = tuple(map(with_dollar_math, blocks))
     losses = summarized(lost)
     # A layout without texts has places.

@@ -21,6 +21,7 @@ from llm_ocr.models.parsers.labels import (
     with_captions,
     without_copies,
 )
+from llm_ocr.models.parsers.layout_json import parse_json
 from llm_ocr.models.parsers.pieces import Piece, markdown_pieces
 from llm_ocr.models.parsers.plain import parse_plain, without_special
 from llm_ocr.models.parsers.talk import unwrapped
@@ -38,6 +39,7 @@ _CAPTION = re.compile(
     r"[*_]{0,3}(?:fig(?:ure|ura)?|abb(?:ildung)?|tab(?:le|elle)?|plate|map|scheme|图|圖|図|表)\.?\s{0,2}\d",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"(?<!\\)\b[^\W\d_]{4}")
 _INLINE_FORMULA = re.compile(r"\$([^$]+)\$\Z")
 _CONTAINERS = frozenset({"div", "section", "article", "main", "aside", "form", "center"})
 #: Labels of Qwen-VL's elements without a class.
@@ -78,6 +80,8 @@ def _parsed(text: str, scale: Scale, label: _Label) -> Parsed:
     tokens = list(html_tokens(body))
     found = _split(tokens, label)
     if not any(piece.place for piece in found):
+        if body.startswith(("[", "{")) and (layout := parse_json(body)).blocks and layout.blocks[0].box != WHOLE_PAGE:
+            return layout
         plain = parse_plain(text).blocks
         if any(isinstance(token, HtmlTag) for token in tokens):
             plain = tuple(unlabelled(html_to_markdown(tokens), "", (WHOLE_PAGE,), headings=True))
@@ -170,7 +174,14 @@ def _blocks(piece: _Piece, scale: Scale, lost: list[str]) -> list[Block]:
             return [replace(block, label=label) for block in labelled("title", boxes, text, lost)]
         case BlockKind.FORMULA:
             text = _INLINE_FORMULA.sub(r"$$\n\1\n$$", text)
+            parts = markdown_pieces(text, headings=False)
+            if sum(part.kind is BlockKind.FORMULA for part in parts) > 1 or any(_is_prose(part) for part in parts):
+                return unlabelled(text, label, (place,), headings=False)
     return labelled(label, boxes, text, lost)
+
+
+def _is_prose(piece: Piece) -> bool:
+    return piece.kind is BlockKind.TEXT and _WORD.search(piece.text) is not None
 
 
 def _figure(label: str, boxes: Sequence[Box], text: str, lost: list[str]) -> list[Block]:

@@ -4,6 +4,7 @@ This is the only form of dots.ocr and of Surya's layout, and the form of any mod
 malformed answers keep every readable object.
 """
 
+import html
 import json
 import re
 from ast import literal_eval
@@ -13,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from llm_ocr.models.parsers.coordinates import NUMBER, WHOLE_PAGE, Scale, from_1000, from_resized
+from llm_ocr.models.parsers.coordinates import NUMBER, WHOLE_PAGE, Scale, from_1000, from_fractions, from_resized
+from llm_ocr.models.parsers.html import cell_html
 from llm_ocr.models.parsers.labels import (
     described,
     kind_of,
@@ -24,6 +26,7 @@ from llm_ocr.models.parsers.labels import (
     with_captions,
     without_copies,
 )
+from llm_ocr.models.parsers.otsl import table_text
 from llm_ocr.models.parsers.plain import parse_plain, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind
@@ -318,12 +321,21 @@ _REPR = re.compile(r"[\[{]\s*+\{?\s*+'")  # of Python, with single quotes
 _JSON = re.compile(r"[\[{]\s*+(?:[\[{\"\]}]|\Z)")
 _LONGEST_LABEL = 80
 _LONGEST_BOX = 200  # maximum characters of a box that is a string
+_MOST_SIDES = 8  # numbers of four corners
 
 
 # Names of the keys for a piece's box, label, and text; of several names, the first present one counts.
-_BOX_KEYS = ("bbox", "bbox_2d", "box", "box_2d")
+_BOX_KEYS = ("bbox", "bbox_2d", "box", "box_2d", "block_bbox", "poly", "polygon", "quad", "points")
 _LABEL_KEYS = ("category", "label", "type", "class", "block_label")
-_TEXT_KEYS = ("text", "content", "markdown", "html", "block_content")
+_TEXT_KEYS = ("text", "content", "markdown", "html", "block_content", "text_content", "transcription", "latex")
+#: Names of a box's sides, and of its corner and size.
+_SIDES = (
+    ("x1", "y1", "x2", "y2"),
+    ("x0", "y0", "x1", "y1"),
+    ("xmin", "ymin", "xmax", "ymax"),
+    ("left", "top", "right", "bottom"),
+)
+_SIZES = (("x", "y", "width", "height"), ("left", "top", "width", "height"), ("x", "y", "w", "h"))
 
 
 @dataclass(slots=True)
@@ -331,6 +343,7 @@ class _Piece:
     label: str
     box: tuple[float, ...]  # as written; four numbers if readable
     text: str | None
+    above: "_Piece | None" = None  # piece that holds this one
 
 
 def _parsed(text: str, scale: Scale, *, texts: bool = True) -> Parsed:
@@ -342,6 +355,9 @@ def _parsed(text: str, scale: Scale, *, texts: bool = True) -> Parsed:
     pieces, lost, plain = _read(text, texts=texts)
     if plain is not None:
         return plain if texts else replace(plain, blocks=())
+    sides = [side for piece in pieces for side in piece.box]
+    if sides and 0 < max(sides) <= 1:  # no piece is as small: the model wrote fractions
+        scale = from_fractions
     blocks: list[Block] = []
     for piece in pieces:
         box = scale(*piece.box) if len(piece.box) == 4 else None
@@ -357,7 +373,10 @@ def _parsed(text: str, scale: Scale, *, texts: bool = True) -> Parsed:
             if piece.text is None and kind is not BlockKind.TABLE:
                 lost.append(f"{piece.label or 'a piece'}: no text")
             if piece.label:
-                blocks += labelled(piece.label, boxes, piece.text or "", lost)
+                written = piece.text or ""
+                blocks += labelled(
+                    piece.label, boxes, table_text(written) if kind is BlockKind.TABLE else written, lost
+                )
             else:
                 blocks += unlabelled(piece.text or "", "", boxes or (WHOLE_PAGE,), headings=True)
     return Parsed(with_captions(blocks) if texts else tuple(blocks), tuple(lost))
@@ -366,20 +385,31 @@ def _parsed(text: str, scale: Scale, *, texts: bool = True) -> Parsed:
 def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | None]:
     """Return the pieces and the losses, or the answer read as Markdown if it is not JSON."""
     body = without_special(text).strip()
+    if body.startswith('"') and (string := _json_string(body)):
+        body = string
     found = read_loosely(body)
     if not found.sound and _REPR.match(body):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             found = Loose(values=[literal_eval(body)])
-    # Objects with a box or a text, in order, at any depth.
+    # Objects with a box or a text, in order, at any depth. Those within another one have its place and label.
     objects: list[dict[str, Any]] = []
-    waiting = list(reversed(found.values))
+    pieces: list[_Piece] = []
+    waiting: list[tuple[Any, _Piece]] = [(value, _Piece("", (), None)) for value in reversed(found.values)]
     while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict) and not value.keys().isdisjoint((*_BOX_KEYS, *_TEXT_KEYS)):
+        value, above = waiting.pop()
+        value = (_row(value) if isinstance(value, list) else None) or value
+        within = value.values() if isinstance(value, dict) else value
+        inner = [part for part in within if isinstance(part, dict | list)]
+        if _is_piece(value):
             objects.append(value)
-        inner = value.values() if isinstance(value, dict) else value
-        waiting.extend(part for part in reversed(inner) if isinstance(part, dict | list))
-    pieces = [_piece(value) for value in objects]
+            above = _piece(value, above)
+            pieces.append(above)
+        waiting.extend((part, above) for part in reversed(inner))
+    # A piece without a text of its own that holds others is only their place, unless it is a figure.
+    holders = {id(piece.above) for piece in pieces}
+    last = objects[-1] if objects else None
+    holders -= {id(piece) for piece in pieces if piece.text is not None or kind_of(piece.label) is BlockKind.FIGURE}
+    pieces = [piece for piece in pieces if id(piece) not in holders]
     lost: list[str] = []
     outside = _FENCE.sub("", found.outside).strip(_LEFT_OVER)
     if body and (not pieces or 2 * len(outside) > len(body)) and (outside or not _JSON.search(body)):
@@ -388,12 +418,12 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
     if outside:
         lost.append("text outside of the JSON was left out")
     begun = found.cut_object or {}
-    if objects and objects[-1] is begun:
+    if last is not None and last is begun:
         # A piece at the cut stays if it has a text, or a whole label and box where no text is expected.
-        last = pieces[-1]
-        named = bool(last.label) and found.cut_key not in _LABEL_KEYS
-        whole = named and len(last.box) == 4 and (not texts or kind_of(last.label) is BlockKind.FIGURE)
-        if not (last.text or whole):
+        end = pieces[-1]
+        named = bool(end.label) and found.cut_key not in _LABEL_KEYS
+        whole = named and len(end.box) == 4 and (not texts or kind_of(end.label) is BlockKind.FIGURE)
+        if not (end.text or whole):
             pieces.pop()
             lost.append(_CUT)
     elif any(key in begun for key in _LABEL_KEYS):
@@ -403,25 +433,64 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
     return _without_doubles(pieces, found.sound, lost), lost, None
 
 
-def _piece(value: dict[str, Any]) -> _Piece:
+def _json_string(text: str) -> str:
+    """Return the text of a JSON string; "" for another text."""
+    with suppress(ValueError):
+        value = json.loads(text, strict=False)
+        return value if isinstance(value, str) else ""
+    return ""
+
+
+def _row(value: list[Any]) -> dict[str, Any] | None:
+    """Return a piece that is written as a list of its box, label, and text; None for another list."""
+    if len(value) == 3 and isinstance(value[0], list) and isinstance(value[1], str) and isinstance(value[2], str):
+        return dict(zip(("bbox", "label", "text"), value, strict=True)) if len(_numbers(value[0])) == 4 else None
+    return None
+
+
+def _is_piece(value: Any) -> bool:
+    return isinstance(value, dict) and not value.keys().isdisjoint((*_BOX_KEYS, *_TEXT_KEYS))
+
+
+def _piece(value: dict[str, Any], above: _Piece) -> _Piece:
     box, label, text = (
         next((value[key] for key in keys if key in value), None) for keys in (_BOX_KEYS, _LABEL_KEYS, _TEXT_KEYS)
     )
     name = " ".join(label.split())[:_LONGEST_LABEL] if isinstance(label, str) else ""
-    if isinstance(text, list) and text and all(isinstance(line, str) for line in text):
-        text = "\n".join(text)
-    elif isinstance(text, float) and text.is_integer() and abs(text) < 1e15:
-        text = str(int(text))
-    elif isinstance(text, int | float) and not isinstance(text, bool):
-        text = str(text)
-    return _Piece(name, _numbers(box), text if isinstance(text, str) else None)
+    numbers = above.box if value.keys().isdisjoint(_BOX_KEYS) else _numbers(box)
+    return _Piece(name or above.label, numbers, _written(text), above)
+
+
+def _written(value: Any) -> str | None:
+    """Return the text of a piece: a string, a number, or lines; rows of cells as a table. None without a text."""
+    if isinstance(value, list) and value and all(isinstance(row, list) and row for row in value):
+        if any(isinstance(cell, dict | list) for row in value for cell in row):
+            return None
+        rows = ([html.escape(_written(cell) or "", quote=False) for cell in row] for row in value)
+        cells = ("".join(cell_html("td", cell, 1, 1) for cell in row) for row in rows)
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>"
+    if isinstance(value, dict | list) and value:
+        parts = list(value.values() if isinstance(value, dict) else value)
+        lines = [_written(part) for part in parts if not isinstance(part, dict | list)]
+        return "\n".join(filter(None, lines)) if len(lines) == len(parts) else None
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else None
 
 
 def _numbers(value: Any) -> tuple[float, ...]:
-    """Return the numbers of a box: a list, two points, or a string."""
+    """Return the numbers of a box: a list, two points, four corners, named sides, or a string."""
     if isinstance(value, str):
         return tuple(map(float, NUMBER.findall(value))) if len(value) <= _LONGEST_BOX else ()
-    if not isinstance(value, list) or len(value) > 4:
+    if isinstance(value, dict):
+        for names, sized in (*((names, False) for names in _SIDES), *((names, True) for names in _SIZES)):
+            if all(name in value for name in names):
+                found = _numbers([value[name] for name in names])
+                return (*found[:2], found[0] + found[2], found[1] + found[3]) if sized and len(found) == 4 else found
+        return ()
+    if not isinstance(value, list) or len(value) > _MOST_SIDES:
         return ()
     flat: list[Any] = []
     for part in value:
@@ -435,6 +504,9 @@ def _numbers(value: Any) -> tuple[float, ...]:
         if not sound:
             return ()
         numbers.append(float(number))
+    if len(numbers) == _MOST_SIDES:
+        xs, ys = numbers[::2], numbers[1::2]
+        return min(xs), min(ys), max(xs), max(ys)
     return tuple(numbers)
 
 

@@ -1,7 +1,9 @@
 """Markdown answers with images, and with conventions of single model families."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
 
@@ -14,7 +16,6 @@ from llm_ocr.models.parsers.plain import (
     Insert,
     figure_insert,
     image_links,
-    pictures,
     plain_body,
     with_inserts,
 )
@@ -131,11 +132,11 @@ def _with_places(blocks: Sequence[Block], lost: list[str]) -> list[Block]:
 
 
 _TAG = re.compile(
-    r"(?<!`)<(?P<close>/?)(?:(?P<name>img|watermark|page_number|header|footer|signature)"
-    r"|(?P<other>watermark|page_number|signature)\s[^<>]*+)>(?!`)",
+    r"(?<!`)<(?P<close>/?)(?:(?P<name>img|watermark|page_number|header|footer|signature|checkbox)"
+    r"|(?P<other>watermark|page_number|signature|checkbox)\s[^<>]*+)>(?!`)",
     re.IGNORECASE,
 )
-_TAG_CUT = re.compile(r"</?(?:im?g?|w[a-z]{0,8}|p[a-z_]{0,10}|head?e?r?|foot?e?r?|s[a-z]{0,8})?\Z", re.IGNORECASE)
+_TAG_CUT = re.compile(r"</?(?:im?g?|w[a-z]{0,8}|p[a-z_]{0,10}|head?e?r?|foot?e?r?|[sc][a-z]{0,8})?\Z", re.IGNORECASE)
 _FURNITURE = {
     "watermark": BlockKind.HEADER,
     "header": BlockKind.HEADER,
@@ -154,14 +155,11 @@ def parse_nanonets(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of a Nanonets-OCR2 answer. Never raises; linear in the length.
 
     `<img>` contains a figure's caption or description, without a place: a text with the label `image`. `<watermark>`,
-    `<header>`, `<footer>`, and `<page_number>` are furniture, `<signature>` is text. Tags in code are text of the page.
+    `<header>`, `<footer>`, and `<page_number>` are furniture, `<signature>` and `<checkbox>` are text. Tags in code
+    are text of the page.
     """
     body, _ = without_cut(plain_body(text), _TAG_CUT)
-    inserts: list[Insert] = []
-    for insert in sorted((*_tags(body), *pictures(body)), key=lambda insert: insert.start):
-        if not inserts or inserts[-1].end <= insert.start:  # otherwise a picture in a tag
-            inserts.append(insert)
-    return Parsed(tuple(with_inserts(body, inserts)))
+    return Parsed(tuple(with_inserts(body, list(_tags(body)))))
 
 
 def _tags(text: str) -> Iterator[Insert]:
@@ -201,6 +199,8 @@ def _tagged(opened: re.Match[str], inner: str, end: int) -> Insert:
     name = _name(opened)
     if name == "img":
         return figure_insert(opened.start(), end, "image", words)
+    if name == "checkbox":
+        return Insert(opened.start(), end, words=words)
     kind = _FURNITURE.get(name, BlockKind.TEXT)
     return Insert(opened.start(), end, Block(kind, WHOLE_PAGE, words, name), words if kind is BlockKind.TEXT else "")
 
@@ -238,8 +238,18 @@ _DEGREES = re.compile(r"-?\d{1,4}")
 _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 _NOTHING = ("", "null", "none", "~")
 _NAMES = frozenset(field.name for field in fields(PageNotes))
-_LABEL = "image"
 _TEXT_KEY = "natural_text"  # of the first olmOCR, which answered in JSON
+_ANY_NAME = "(?:" + "|".join(sorted(_NAMES)) + ")"
+_HEAD_LINES = rf"---[ \t]{{0,8}}\n(?:{_ANY_NAME}:[^\n]{{0,200}}\n){{3,9}}---"
+_HEAD_KEY = re.compile(rf'\{{\s*"(?:{_ANY_NAME}|{_TEXT_KEY})"')
+#: Head at the end of an answer, one in a single line, and one that is repeated.
+_TAIL = re.compile(rf"(?<=\n){_HEAD_LINES}\s*\Z")
+_IN_LINE = re.compile(
+    rf"---(?:[ \t]{{1,8}}{_ANY_NAME}:[ \t]{{0,8}}[\w-]{{1,40}}){{3,9}}[ \t]{{0,8}}(?:---|$)", re.MULTILINE
+)
+_BETWEEN = re.compile(rf"[ \t]{{1,8}}(?={_ANY_NAME}:|---)")
+_AGAIN = re.compile(rf"{_HEAD_LINES}\s*")
+_LABEL = "image"
 _FIGURE_END = re.compile(
     r"\]\([ \t]{0,4}(?P<name>[^()\s/:]{1,200}\.(?:png|jpe?g|webp|gif|svg))[ \t]{0,4}\)", re.IGNORECASE
 )
@@ -280,10 +290,19 @@ def parse_front_matter(text: str, frame: Frame = NO_FRAME) -> Parsed:
 def _head(text: str, lost: list[str]) -> tuple[PageNotes | None, str]:
     """Return the notes of the head (None without a head), and the text after the head."""
     values: dict[str, Any] = {}
-    whole = read_loosely(text).values[:1] if text.startswith("{") and _TEXT_KEY in text else []
-    if whole and isinstance(whole[0], dict) and isinstance(written := whole[0].get(_TEXT_KEY, ""), str | None):
-        values = {name: _value(name, str(whole[0][name])) for name in _NAMES & whole[0].keys()}
-        return PageNotes(**values), (written or "").strip()
+    if text.startswith("{"):
+        end = len(text)
+        with suppress(ValueError, RecursionError):
+            end = json.JSONDecoder(strict=False).raw_decode(text)[1]
+        whole = read_loosely(text[:end]).values[0] if _HEAD_KEY.match(text) else {}
+        if isinstance(whole, dict) and isinstance(written := whole.get(_TEXT_KEY, ""), str | None):
+            values = {name: _value(name, str(whole[name])) for name in _NAMES & whole.keys()}
+            if values or written:
+                return PageNotes(**values), f"{written or ''}\n\n{text[end:].strip()}".strip()
+    if at_end := _TAIL.search(text):
+        text = f"{at_end[0].strip()}\n{text[: at_end.start()]}"
+    elif in_line := _IN_LINE.match(text):
+        text = _BETWEEN.sub("\n", in_line[0]) + "\n" + text[in_line.end() :]
     lines = text.split("\n", _MOST_LINES)
     fenced = lines[0].strip().casefold() in ("```yaml", "```yml", "```")
     ruled = lines[0].strip() == "---" or fenced
@@ -313,7 +332,11 @@ def _head(text: str, lost: list[str]) -> tuple[PageNotes | None, str]:
         lost.append("the front matter has no end")
     if fenced and at < len(lines) and lines[at].strip() == "":
         lines[at + 1 : at + 2] = [line for line in lines[at + 1 : at + 2] if line.strip() not in ("```", "---")]
-    return PageNotes(**values), "\n".join(lines[at:]).strip()
+    body = "\n".join(lines[at:]).strip()
+    end = 0
+    while again := _AGAIN.match(body, end):
+        end = again.end()
+    return PageNotes(**values), body[end:]
 
 
 def _value(name: str, value: str) -> str | bool | int | None:

@@ -34,6 +34,7 @@ from llm_ocr.models.parsers.labels import (
 )
 from llm_ocr.models.parsers.latex import with_html_tables
 from llm_ocr.models.parsers.markdown import parse_lighton2
+from llm_ocr.models.parsers.otsl import table_text
 from llm_ocr.models.parsers.plain import parse_plain, plain_body, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed
 from llm_ocr.types import FURNITURE, Block, BlockKind, Box
@@ -167,6 +168,8 @@ def _tagged(text: str, *, labels_are_text: bool) -> Parsed:
             blocks += [Block(BlockKind.TEXT, tag.boxes[0] if tag.boxes else WHOLE_PAGE, line)] if line else []
         else:
             words = _ITEM.sub(lambda item: _ITEM_END.sub("\n", item[0]), tag.text)
+            if kind_of(tag.label or "") is BlockKind.TABLE:
+                words = table_text(words)
             blocks += labelled(tag.label or "", tag.boxes, words, lost)
     return Parsed(with_captions(blocks), tuple(lost))
 
@@ -338,6 +341,7 @@ def _parsed(split: Split) -> Parsed:
 
 def _blocks(piece: Marked, text: str, lost: list[str]) -> list[Block]:
     if piece.label:
+        text = table_text(text) if kind_of(piece.label) is BlockKind.TABLE else text
         return labelled(piece.label, piece.boxes, text, lost)
     if piece.label is None and text.strip():
         lost.append("text without a marker: its place on the page is not known")

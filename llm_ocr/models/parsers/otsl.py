@@ -21,12 +21,16 @@ from llm_ocr.models.parsers.labels import (
     with_captions,
     without_copies,
 )
+from llm_ocr.models.parsers.latex import with_html_tables
 from llm_ocr.models.parsers.pieces import escaped_once
 from llm_ocr.models.parsers.plain import parse_plain, without_divs, without_special
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
 from llm_ocr.types import Block, BlockKind
 
 _TOKEN = re.compile(r"<(?P<name>[fleux]cel|ched|rhed|corn|srow|nl)>")
+#: Tags that models write instead of the tokens.
+_CELL = re.compile(r"</?(?:row|cell)>")
+_CELLS = {"<cell>": "<fcel>", "</row>": "<nl>"}
 #: Incomplete token.
 _CUT = re.compile(r"<(?:[felux](?:c(?:el?)?)?|[cr](?:h(?:ed?)?)?|co(?:rn?)?|s(?:r(?:ow?)?)?|nl?)?\Z")
 #: Corners behind a line of text: `<|LOC_BEGIN|>`, two numbers for each corner, `<|LOC_END|>`.
@@ -51,8 +55,18 @@ class _Cell:
 
 def split_otsl(text: str) -> tuple[str, str]:
     """Return the words before the first token, and the table after them as HTML; ("...", "") without a cell."""
+    if "<cell>" in text:
+        text = _CELL.sub(lambda tag: _CELLS.get(tag[0], ""), text)
     first = _TOKEN.search(text)
     return (text[: first.start()].strip(), otsl_to_html(text)) if first else (text.strip(), "")
+
+
+def table_text(text: str) -> str:
+    """Return a table in OTSL or LaTeX as HTML, with the words around it; other text is returned unchanged."""
+    if "\\begin{" in text:
+        return with_html_tables(text)
+    words, table = split_otsl(text)
+    return "\n\n".join(filter(None, (words, table))) if table else text
 
 
 def otsl_to_html(text: str) -> str:
@@ -94,7 +108,7 @@ def parse_paddle_table(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the table of an answer to `Table Recognition:`, for the whole image; other text is read as Markdown."""
     before, table = split_otsl(without_special(text))
     if not table:
-        return parse_plain(text)
+        return parse_plain(table_text(text))
     above = unlabelled(before, "", (WHOLE_PAGE,), headings=True)
     return Parsed((*above, Block(BlockKind.TABLE, WHOLE_PAGE, table, "table")))
 
@@ -196,12 +210,20 @@ _LABELS = {
     "heading": "section_header",
 }
 _GROUPS = _LISTS | frozenset(
-    {"doctag", "doctags", "group", "key_value_region", "key_value_map", "form", "page_break", "smiles"}
+    {"doctag", "doctags", "group", "key_value_region", "key_value_map", "form", "page_break", "smiles", "location"}
 )
+#: Marks of the text, and their forms in Markdown.
+_INLINE = {
+    "bold": ("**", "**"),
+    "italic": ("*", "*"),
+    "strikethrough": ("~~", "~~"),
+    "subscript": ("<sub>", "</sub>"),
+    "superscript": ("<sup>", "</sup>"),
+}
 _BOXES = {"checkbox_selected": "☑ ", "checkbox_unselected": "☐ "}
 _TAG = re.compile(
     r"""<loc_(?P<place>\d{1,5})> | <_(?P<language>[^<>]{1,30})_> | <(?P<close>/?)(?P<pair>key|value|link)_\d{1,5}>
-        | <(?P<close_other>/?)(?P<name>[a-z][a-z_]{1,30}(?:_[1-6])?)>""",
+        | <(?P<close_other>/?)(?P<name>[a-z][a-z_]{1,30}(?:_[1-6])?)(?:\ [a-z_]{1,20}="[^"<>]{0,40}")?>""",
     re.VERBOSE,
 )
 _TAG_CUT = re.compile(r"</?[A-Za-z_0-9]*+\Z")
@@ -262,10 +284,14 @@ class _Reader:
     def read(self, text: str) -> list[_Element]:
         at = 0
         for tag in _TAG.finditer(text):
-            if tag["name"] and tag["name"] not in _LABELS and tag["name"] not in _GROUPS:
+            marks = _INLINE.get(tag["name"] or "")
+            if tag["name"] and not marks and tag["name"] not in _LABELS and tag["name"] not in _GROUPS:
                 continue
             top = self._keep(text[at : tag.start()])
             at = tag.end()
+            if marks:
+                top.parts.append(marks[bool(tag["close_other"])])
+                continue
             if tag["place"]:
                 if len(top.places) < 4:
                     top.places.append(float(tag["place"]))

@@ -1,7 +1,9 @@
 """Plain Markdown answers, with or without elements between the text, and special tokens."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
@@ -16,6 +18,12 @@ from llm_ocr.types import FURNITURE, Block, BlockKind, Box
 _ANYWHERE = ("<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<｜▁pad▁｜>", "<|grounding|>")
 #: End tokens of common chat templates. "</s>" is also HTML, so these are removed at the end only.
 _AT_END = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<|end_of_text|>", "<end_of_utterance>", "</s>")
+#: Tokens that fill the rest of an answer.
+_FILLING = ("<pad>", "<unk>", "<eos>", "<end_of_turn>", "<|txt_contd|>")
+#: Tokens of images and boxes, which are no text of the page in any family.
+_OTHER_TOKENS = re.compile(
+    r"(?<!`)<\|(?:vision_(?:start|end|pad)|(?:image|video)_pad|(?:begin|end)_of_(?:box|image))\|>(?!`)"
+)
 #: Tokens between two turns. An answer ends at the first one.
 _TURN = re.compile(
     r"(?<!`)(?:<\|(?:im_start|im_end|endoftext|eot_id|end|end_of_text|user|assistant)\|>|<end_of_utterance>)(?!`)"
@@ -33,12 +41,30 @@ _SHORTEST_PART = 2  # a single "<" at the end may be text of the page
 _BEGUN = re.compile(r"(?:\A|(?<=[\n>\]]))<\Z")  # except at the beginning of a line, or behind a tag
 
 
+_COLORS = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
+#: Characters that a reader of the page does not see: controls, marks of direction that reorder text, places of hyphens
+#: and line ends. Joiners are letters of some scripts. Bullets and check marks of symbol fonts have ordinary characters.
+_UNSEEN = {
+    **dict.fromkeys((*range(32), *range(127, 160), 0xAD, 0x200B, *range(0x202A, 0x202F), 0x2060)),
+    **dict.fromkeys((*range(0x2066, 0x206A), 0xFEFF)),
+    **{ord(character): character for character in "\t\n\r"},
+    **dict.fromkeys((0x0B, 0x0C, 0x85), "\n"),
+    **dict.fromkeys((0xF0B7, 0xF0A7, 0xF0D8, 0xF076), "•"),
+    **{0xF0A8: "☐", 0xF0FC: "✓", 0xF0FD: "☒", 0xF0FE: "☑"},
+}
+
+
+def legible(text: str) -> str:
+    """Return an answer without characters that are not visible on a page, and with known symbols as characters."""
+    return text if text.isascii() and text.isprintable() else _COLORS.sub("", text).translate(_UNSEEN)
+
+
 def without_special(text: str) -> str:
     """Return the answer itself: without thoughts, chat turns, special tokens, and an incomplete token at its end."""
     for token in _ANYWHERE:
         text = text.replace(token, "")
     if "<|" in text or "<end_of_utterance>" in text or "<think" in text or "</think" in text:
-        text = _without_chat(text)
+        text = _OTHER_TOKENS.sub("", _without_chat(text))
     text = without_end(text)
     longest = 0
     for token in (*_ANYWHERE, *_AT_END, *_MARKS, "<|im_start|>", "<|user|>", "<think>"):
@@ -54,7 +80,7 @@ def without_end(text: str) -> str:
     while True:
         while end and text[end - 1].isspace():
             end -= 1
-        token = next((token for token in (*_AT_END, *_ANYWHERE) if text.endswith(token, 0, end)), "")
+        token = next((token for token in (*_AT_END, *_ANYWHERE, *_FILLING) if text.endswith(token, 0, end)), "")
         if not token:
             return text[:end]
         end -= len(token)
@@ -102,6 +128,15 @@ def by_fences(text: str) -> Iterator[tuple[bool, str]]:
 
 
 _SHORTEST_COPY = 20  # characters
+_TEXT_NAMES = ("text", "content", "markdown", "html", "transcription", "natural_text")
+#: Line end, tab, or quote that is written as an escape, unless it begins a command of LaTeX.
+_LITERAL = re.compile(
+    r"\\(n|t|\")(?!(?:abla|ot|eq|eg|umber|earrow|u|i|otin|imes|heta|ext\w*|ilde|o|an|au|op|riangle\w*)(?![a-z]))"
+)
+_MOST_AROUND = 4
+_AROUND = re.compile(
+    r"<(?P<name>answer|document|doc|page|output|result|response|transcription|transcript|ocr|markdown)(?:\s[^<>]{0,200})?>"
+)
 _DIV = re.compile(r"(?<!`)</?div\b[^<>\n]{0,500}>(?!`)", re.IGNORECASE)
 _HTML_PAGE = re.compile(r"<(?:!doctype|html|body|h[1-6]|p|ul|ol|section|article)\b", re.IGNORECASE)
 #: Tag of a picture, or the end of a link to one: data, or the name of a file that does not exist.
@@ -119,17 +154,44 @@ def parse_plain(text: str, frame: Frame = NO_FRAME) -> Parsed:
     A fence around the whole answer, common for chat models, is removed. Pictures become figures without a place.
     """
     body = plain_body(text)
-    return Parsed(tuple(with_inserts(body, list(pictures(body)))))
+    return Parsed(tuple(with_inserts(body, ())))
 
 
 def plain_body(text: str) -> str:
     """Return the Markdown of an answer, without special tokens, talk, and a fence or tags around the whole."""
-    body = unwrapped(without_special(text).replace("\r\n", "\n").strip())
+    body = unwrapped(_without_tags(_from_json(without_special(text).replace("\r\n", "\n").strip())))
     if _HTML_PAGE.match(body) and body.endswith(">"):
         whole = body[:9].lower().startswith(("<!doctype", "<html", "<body"))
         if whole or all(line.lstrip()[:1] in ("", "<") for line in body.split("\n")):
             return html_to_markdown(body)
     return without_divs(_without_copies(without_talk(body)))
+
+
+def _from_json(text: str) -> str:
+    r"""Return the text of an answer that is a JSON string, or a JSON object with nothing but a text.
+
+    The escapes of an answer in one line, with a blank line written as `\n\n`, are decoded as well.
+    """
+    if text.startswith(('"', "{")) and text.endswith(('"', "}")):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(text, strict=False)
+            if isinstance(value, dict) and len(value) == 1 and not value.keys().isdisjoint(_TEXT_NAMES):
+                (value,) = value.values()
+            if isinstance(value, str) and ("\n" in value or text[0] == "{"):
+                return value.strip()
+    if "\\n\\n" in text and "\n" not in text and not text.startswith(("{", "[")):
+        return _LITERAL.sub(lambda escape: {"n": "\n", "t": "\t", '"': '"'}[escape[1]], text)
+    return text
+
+
+def _without_tags(text: str) -> str:
+    """Return the text without tags around the whole of it, as `<answer>` and `<page number="1">`."""
+    for _ in range(_MOST_AROUND):
+        begin = _AROUND.match(text)
+        if begin is None or not text.endswith(f"</{begin['name']}>"):
+            break
+        text = text[begin.end() : -len(begin["name"]) - 3].strip()
+    return text
 
 
 def _without_copies(text: str) -> str:
@@ -247,11 +309,16 @@ def is_placeless(block: Block) -> bool:
 def with_inserts(
     text: str, inserts: Sequence[Insert], as_written: Sequence[BlockKind] = (BlockKind.CODE,)
 ) -> list[Block]:
-    """Return the blocks of a Markdown text and the inserts, in order. Linear; never raises.
+    """Return the blocks of a Markdown text with its pictures and the inserts, in order. Linear; never raises.
 
     In pieces of the kinds `as_written`, nothing is replaced.
     An answer with a single figure without a place, and no other content, is a page that is this figure.
     """
+    apart: list[Insert] = []
+    for insert in sorted((*inserts, *pictures(text)), key=lambda insert: insert.start):
+        if not apart or apart[-1].end <= insert.start:  # otherwise a picture in a tag, or the same one
+            apart.append(insert)
+    inserts = apart
     parts: list[str] = []
     done = 0
     for number, insert in enumerate(inserts):
@@ -297,7 +364,7 @@ def _around(piece: Piece, inserts: Sequence[Insert]) -> list[Block]:
         run.append(piece.text[done : mark.start()])
         done = mark.end()
         insert = inserts[int(mark[1])]
-        if not splits and insert.words:
+        if insert.words and (not splits or insert.block is None):
             run.append(insert.words)
         elif insert.block is not None and splits and insert.block.kind not in FURNITURE:
             flush()

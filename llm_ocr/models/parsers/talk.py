@@ -37,12 +37,49 @@ _SAYS_NOTHING = re.compile(
             \ (?:\w+\ ){0,2}(?:text|content|words)
         |(?:the|this)\ (?:provided\ )?(?:image|picture|scan)(?:\ provided)?\ (?:is|appears\ to\ be|seems\ to\ be)\ 
             (?:\w+\ )?(?:blank|empty)(?:[,;]?\ (?:and|with)\ (?:contains\ |has\ )?no\ (?:\w+\ )?(?:text|content))?
+        |the\ page\ (?:is|appears\ to\ be|seems\ to\ be)\ (?:(?:completely|entirely|otherwise)\ )?(?:blank|empty)
+        |null
         |\[(?:no\ text|blank\ page|empty\ page|blank)\]
         |(?:图片|图像|页面)(?:中|里)?(?:没有|无)(?:任何|可识别的)?(?:文字|文本|内容)
     )[\W_]{0,4}""",
     re.IGNORECASE | re.VERBOSE,
 )
 _LONGEST_NOTHING = 200
+
+
+#: Paragraph that says that text of the page is left out.
+_OMITS = re.compile(
+    r"""[*_\s]{0,4}[\[(（][\s.…*_]{0,8}(?:note:\ )?(?:(?:the\ )?(?:(?:rest|remainder|remaining\ (?:part|portion)s?)
+            (?:\ of\ (?:the|this)\ (?:page|document|text|table|image|list|content))?
+            |remaining\ (?:text|contents?|rows|pages?|sections?|lines|items|entries|paragraphs)
+            |(?:further|additional)\ (?:text|rows|content))
+        \ (?:of\ the\ \w+\ )?(?:is|are|was|were|has\ been|have\ been|continues?|follows?)\b[^\[\]()\n]{0,120}
+        |(?:the\ )?(?:text|content|page|image|document)(?:\ (?:in|of|on)\ (?:the|this)\ \w+)?\ (?:is|are)
+            \ (?:mostly\ |completely\ |entirely\ |too\ )?(?:illegible|unreadable|blurry|truncated|cut\ off)
+            [^\[\]()\n]{0,60}
+        |(?:text|content|rows|remaining\ \w+|rest)\ (?:omitted|truncated|continues)\b[^\[\]()\n]{0,60})
+    [\s.…*_]{0,8}[\])）][*_\s.]{0,4}""",
+    re.IGNORECASE | re.VERBOSE,
+)
+#: Answer of one paragraph that describes the image instead.
+_DESCRIBES = re.compile(
+    r"(?:this|the) (?:(?:provided |given )?(?:image|picture|photo(?:graph)?|screenshot)(?: you \w+)?"
+    r" (?:shows|depicts|displays|contains|features|presents|appears to|seems to|is a\b)"
+    r"|(?:document|page|scan) (?:appears|seems) to (?:be|contain|show|list)\b)",
+    re.IGNORECASE,
+)
+_LONGEST_DESCRIPTION = 1500
+
+
+def omits_text(text: str) -> bool:
+    """Return whether a paragraph only says that text of the page is left out."""
+    return len(text) <= _LONGEST_NOTHING and _OMITS.fullmatch(text) is not None
+
+
+def describes_image(text: str) -> bool:
+    """Return whether an answer is one paragraph that describes the image instead of its text."""
+    body = text.strip()
+    return len(body) <= _LONGEST_DESCRIPTION and "\n" not in body and _DESCRIBES.match(body) is not None
 
 
 def is_refusal(text: str) -> bool:
@@ -105,7 +142,11 @@ _ANNOUNCED = re.compile(
         |(?:the|this)\ (?:image|picture|photo|screenshot)\ (?:contains|shows|reads)\ the\ following(?:\ text)?
         |(?:好的[，,。]?\s?)?(?:以下|下面|这)是[^\n：:]{{0,12}}(?:图片|图像|文档|页面)[^\n：:]{{0,16}}
         |(?:图片|图像)中的(?:文字|内容|文本)(?:如下|是)
-    )[:：][*_]{{0,2}}[ \t]*""",
+        |hier\ (?:ist|folgt)\ (?:der|die)\ (?:\w+\ )?(?:text|transkription)(?:\ \w+){{0,3}}
+            \ (?:bild(?:es)?|seite|dokuments?)
+        |voici\ (?:le|la)\ (?:texte|transcription)(?:\ \w+){{0,3}}\ (?:l['’]image|la\ page|du\ document)
+        |aqu[ií]\ (?:est[aá]|tienes)\ (?:el|la)\ (?:texto|transcripción)(?:\ \w+){{0,3}}\ (?:imagen|página|documento)
+    )\ ?[:：][*_]{{0,2}}[ \t]*""",
     re.IGNORECASE | re.VERBOSE,
 )
 #: Last paragraph of an announced answer.
@@ -114,7 +155,14 @@ _OFFER = re.compile(
     r"|is there anything else|feel free to ask)\b[^\n]{0,200}\Z",
     re.IGNORECASE,
 )
-_RULE = re.compile(r"(?:[-*_][ \t]{0,2}){3,80}")
+#: Last paragraph that is about the transcription, whether it was announced or not.
+_REMARK = re.compile(
+    r"\W{0,6}note:?\W{0,6}(?:the|this) (?:above )?(?:transcription|transcribed text|extracted text|markdown|ocr)\b"
+    r"[^\n]{0,60}\b(?:preserves?|maintains?|retains?|reflects?|follows?|captures?|is|has been|was)\b"
+    r"[^\n]{0,200}\b(?:original|format\w{0,5}|layout|image|document|structure)\b[^\n]{0,200}\Z",
+    re.IGNORECASE,
+)
+_RULE = re.compile(r"(?:[-*_][ \t]{0,2}){3,80}|\"{3}|'{3}")
 
 
 def unwrapped(text: str) -> str:
@@ -148,16 +196,18 @@ def unwrapped(text: str) -> str:
 
 
 def without_talk(text: str) -> str:
-    """Return the text without a line that announces it, and then without an offer of help at its end."""
+    """Return the text without a line that announces it, an offer of help at its end, and a remark about its making."""
     first, _, rest = text.partition("\n")
-    if len(first) > _LONGEST_TALK or not rest.strip() or not _ANNOUNCED.fullmatch(first.strip()):
-        return text
-    body = rest.strip()
+    announced = len(first) <= _LONGEST_TALK and bool(rest.strip()) and _ANNOUNCED.fullmatch(first.strip()) is not None
+    body = rest.strip() if announced else text
     before, _, last = body.rpartition("\n")
-    if before and _OFFER.match(last.strip()):
+    remark = before.strip() and _REMARK.match(last.strip())
+    if not announced and not remark:
+        return text
+    if before and (remark or _OFFER.match(last.strip())):
         body = before.rstrip()
     lines = body.split("\n")
     for end in (0, -1):  # rules around the text
-        if len(lines) > 1 and _RULE.fullmatch(lines[end].strip()):
+        if len(lines) > 1 and (announced or end) and _RULE.fullmatch(lines[end].strip()):
             del lines[end]
     return "\n".join(lines).strip()

@@ -237,3 +237,20 @@ def test_statement_of_no_text_is_an_empty_page():
 def test_prompt_in_an_answer_is_no_text_of_the_page():
     verdict = judge_page(stop("Free OCR. \nFog lay on the bar."), parse_plain, prompt="<image>\nFree OCR. ")
     assert [block.text for block in verdict.result] == ["Fog lay on the bar."]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "# Rules\n\nNo grain on a holiday.\n\n(The remaining text is omitted for brevity.)",
+        "The image shows a notice with the rules of a mill.",
+        "Sh\ufffdt th\ufffd sl\ufffdice at dusk.",
+    ],
+)
+def test_answer_that_is_not_the_whole_text_is_not_sound(answer: str):
+    assert judge_page(stop(answer), parse_plain).reason is Reason.MALFORMED
+
+
+def test_answer_without_unseen_characters_is_read():
+    [title] = judge_page(stop("\ufeff# Ru\u00adles"), parse_plain).result
+    assert (title.kind, title.text) == (BlockKind.TITLE, "Rules")
