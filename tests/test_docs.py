@@ -20,7 +20,7 @@ from llm_ocr.config import models
 from llm_ocr.config.commands import all_commands, find_command
 from llm_ocr.config.fields import all_names
 from llm_ocr.config.loading import load
-from llm_ocr.models.registry import profile_from
+from llm_ocr.models.registry import all_profiles, profile_from
 from llm_ocr.results import quality, routing
 from llm_ocr.results.dataset import FEATURES
 from llm_ocr.types import Reason
@@ -93,6 +93,13 @@ def test_the_readme_shows_every_command():
     shown = {words[0] for words, _ in documented(ROOT / "README.md")}
     assert {command.name for command in all_commands()} - shown == {"demo"}
     assert "make demo" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_counts_the_profiles():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    profiles = len(all_profiles())
+    assert f"{profiles - 1} other profiles" in text
+    assert f"| {profiles} profiles on vLLM" in text
 
 
 def test_a_wrong_flag_or_value_in_a_shell_block_is_found():

@@ -67,7 +67,7 @@ def ending(command: str, status: "RunStatus", max_failed_rate: float, workspace:
 
 
 def last_line(status: "RunStatus", workspace: str | None) -> str:
-    """Return `412 ok, 3 degraded, 1 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w out`.
+    """Return `412 ok, 3 degraded, 1 failed (encrypted: a.pdf). Retry: … Degraded pages: …`.
 
     Args:
         status: Counts of pages, and reasons of failures.
@@ -84,6 +84,8 @@ def last_line(status: "RunStatus", workspace: str | None) -> str:
         else:
             key = " --password-file FILE" if Reason.ENCRYPTED in status.reasons else ""
             text += f". Retry: llm-ocr retry-failed -w {quoted(workspace)}{key}"
+    if pages.degraded and workspace:
+        text += f". Degraded pages: llm-ocr status -w {quoted(workspace)} --worst 20"
     return one_line(text)
 
 
@@ -164,6 +166,21 @@ def failures_text(status: "RunStatus") -> str:
     return "; ".join(parts)
 
 
+def degraded_text(status: "RunStatus") -> str:
+    """Return `unread 2, unsupported. Read again: llm-ocr repair …`; counts only where no failed page has the reason."""
+    if not status.pages.degraded:
+        return ""
+    failed = {example.reason for example in status.examples}
+    reasons = {reason: count for reason, count in status.reasons.items() if reason not in failed}
+    exact = sum(reasons.values()) == status.pages.degraded
+    named = ", ".join(f"{reason} {count:,}" if exact else reason for reason, count in reasons.items())
+    repair = f"llm-ocr repair -w {quoted(status.url)}"
+    model = f"{repair} --model NAME" if status.model else f"{repair} --server-url URL"
+    text = f"Read again with another model: {model}" if status.model else f"Read again with a model: {model}"
+    text += "" if status.model else ", or with OCR alone: --text-layer never"
+    return f"{named}. {text}" if named else text
+
+
 def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     """Return a status for people; `spent` contains the costs of jobs on platforms."""
     generations = f" in {status.generations} generations" if status.generations > 1 else ""
@@ -211,6 +228,7 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     notes = (
         ("quality", f"{low:,} of {plural(scored, 'page')} below {DOUBTFUL:g}" if scored else ""),
         ("ledger", str(status.ledger)),
+        ("degraded", degraded_text(status)),
         ("failed", failures_text(status)),
         ("skipped", skipped),
         ("filtered", filtered_text(status.filtered).partition(" filtered: ")[2]),

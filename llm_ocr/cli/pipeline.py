@@ -95,6 +95,8 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         elif isinstance(settings, FieldsSettings):
             workspace = outcome.quoted(settings.workspace)
             lines = [f"Next: llm-ocr export -w {workspace} --format fields --output FOLDER"]
+        elif repaired is not None and not repaired.stages["extract"].finished:
+            lines = []  # the progress has named the command that reads the rest
         else:
             lines = [_next(command, settings)]
         for line in lines:

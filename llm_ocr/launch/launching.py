@@ -17,7 +17,7 @@ from llm_ocr.config.models import LaunchSettings
 from llm_ocr.costs import time_limit
 from llm_ocr.errors import Interrupted, JobFailed, LaunchError, UsageError
 from llm_ocr.launch import FIELDS, PIPELINE, REPAIR, Job, JobSpec, JobStatus, Launcher, Plan, State, launcher_for
-from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, has_ended, most_text, record_end
+from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, has_ended, most_text, price_of, record_end
 from llm_ocr.launch.library import UPLOADS, check_wheel, uploaded, with_library
 from llm_ocr.launch.records import (
     Launched,
@@ -89,17 +89,22 @@ def plans(settings: LaunchSettings) -> list[StagePlan]:
     """Return the requests for each stage without sending any.
 
     Raises:
-        UsageError: A setting can never work.
+        UsageError: A setting can never work, or `max_cost` requires a price.
     """
     launcher = launcher_for(settings.platform)
     asked = _asked(settings, launcher, "00000000-000000-0000")
     found = []
     for stage, spec in asked.specs.items():
+        notes: tuple[str, ...] = ()
         if settings.max_cost is not None:
+            check_prices(launcher.platform, {stage: spec}, live=False)
             # Earlier costs are unknown without a request to the workspace.
             share = COORDINATOR_SHARE if stage == PIPELINE else 1.0
             spec = bounded(launcher, spec, Budget(settings.max_cost, 0.0, 0.0), share=share, live=False)
-        found.append(StagePlan(launcher.plan(spec), asked.settings.get(stage, {})))
+            if price_of(launcher.platform, spec, live=False) is None:
+                notes = (f"the price of {spec.hardware} is that of the submission, when --max-cost limits the time",)
+        plan = launcher.plan(spec)
+        found.append(StagePlan(replace(plan, notes=(*plan.notes, *notes)), asked.settings.get(stage, {})))
     return found
 
 

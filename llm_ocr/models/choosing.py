@@ -256,7 +256,8 @@ def _against(profile: Profile, wants: Wants) -> Iterator[str]:
         if needed > wants.gpu_bytes:
             yield f"needs a GPU of {smallest_gpu(profile, context)}"
     if wants.open_only and profile.licence not in OPEN_LICENCES:
-        yield f"its license adds terms ({profile.licence or 'unknown'})"
+        stated = profile.licence not in ("", "not stated")
+        yield f"its license adds terms ({profile.licence})" if stated else "its license is not stated"
     if wants.language and reads_language(profile, wants.language) is False:
         yield f"not known to read {language_name(wants.language)} (it reads {profile.languages})"
 

@@ -1,7 +1,7 @@
 """Read pages again: `retry-failed` plans them with the settings of the workspace, `repair` with settings of its own."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from llm_ocr.stages.describe import describe
 from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, pages_per_unit
 from llm_ocr.stages.extract import failed_page, opened_reading
 from llm_ocr.stages.job import Job, Share, log_folder, without_servers, worker_name
+from llm_ocr.stages.model_choice import page_model
 from llm_ocr.stages.plan import result_versions
 from llm_ocr.stages.rendering import passwords, render_options
 from llm_ocr.stages.servers import Engines
@@ -86,6 +87,7 @@ async def plan_repair(job: Job[RepairSettings]) -> bool:
 
     Raises:
         UsageError: Two selections are given, or the list names an unknown page.
+        ServerError: No server of the model can be used; nothing was planned.
         StageMissing: Extract has not started.
     """
     workspace, settings, progress = job.workspace, job.settings, job.progress
@@ -96,7 +98,13 @@ async def plan_repair(job: Job[RepairSettings]) -> bool:
     options = await asyncio.to_thread(_other_options, workspace, settings, job.engines.engine)
     launch = (settings.launch or "").partition("@")[0]
     repair = Repair(own, made, options if own != key else {}, launch)
-    generation = await _planned(job, job.engines.engine, key, selection, repair)
+
+    async def servers_are_usable() -> None:  # an unread plan would keep Describe and Assemble waiting
+        if job.engines.uses_models:
+            model = await page_model(settings, job.engines, workspace)
+            await job.engines.need(model.profile, model=model.name, revision=model.revision)
+
+    generation = await _planned(job, job.engines.engine, key, selection, repair, servers_are_usable)
     used = f"with {repair.text or ('the settings of the workspace' if own == key else 'other settings')}"
     if generation is not None:
         pages = plural(generation.expected, "page")
@@ -112,7 +120,8 @@ async def plan_repair(job: Job[RepairSettings]) -> bool:
     if waiting:
         progress.say(f"{plural(waiting, 'unit')} of an earlier command to be read {used}")
     else:
-        progress.say(f"Nothing to repair: no page is chosen, or all were already read {used}")
+        hint = "Other settings may read them better: another `text_layer`, or a model (`server_url`, `model`)."
+        progress.say(f"Nothing to repair: no page is chosen, or all were already read {used}. {hint}")
     return waiting > 0
 
 
@@ -218,7 +227,12 @@ def _other_options(workspace: Workspace, settings: RepairSettings, engine: str) 
 
 
 async def _planned(
-    job: Job[RetrySettings], engine: str, key: str, selection: Selection, repair: Repair | None = None
+    job: Job[RetrySettings],
+    engine: str,
+    key: str,
+    selection: Selection,
+    repair: Repair | None = None,
+    check: Callable[[], Awaitable[None]] | None = None,
 ) -> Generation | None:
     settings = job.settings
     secrets = passwords(settings.password, settings.password_file)
@@ -238,6 +252,7 @@ async def _planned(
             least_per_unit=least if repair is not None else None,
             selection=selection,
             repair=repair,
+            check=check,
         )
 
 

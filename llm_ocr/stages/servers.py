@@ -92,6 +92,20 @@ class Engines:
         if self._checks is not None:
             await self._checks.check()
 
+    async def need(self, profile: Profile, *, model: str, revision: str | None) -> None:
+        """Check whether the servers of a model can be used: our own can start, and one of the others answers.
+
+        Raises:
+            ServerError: No server can be used.
+            UsageError: The model does not exist.
+        """
+        if self._elsewhere:
+            return
+        pool = await self.pool(profile, model=model, revision=revision)
+        await self.check()
+        if self.engine == SERVER:
+            await pool.ready()
+
     def hold(self) -> int | None:
         """Stop sending requests.
 

@@ -16,7 +16,7 @@ from llm_ocr.documents.remote import shown
 from llm_ocr.errors import UsageError
 from llm_ocr.results.balance import has_unread_ink, has_unsupported_text
 from llm_ocr.results.schema import PageStatus, page_statuses
-from llm_ocr.types import ALL_PAGES, DocumentPart, Repeated, Status, Unit, page_id, plural
+from llm_ocr.types import ALL_PAGES, DocumentPart, Reason, Repeated, Status, Unit, page_id, plural
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import (
     Generation,
@@ -37,6 +37,14 @@ from llm_ocr.workspace.summaries import LOW_QUALITY, RANKS, Summary, bin_of, kep
 
 #: Opens a document again and counts its pages, with the currently known passwords.
 Reopen = Callable[[DocumentPart], Awaitable[PlannedDocument]]
+
+#: Reasons of degraded pages that are in the page or in its answers. The others are those of a machine or a server.
+_OF_THE_ANSWER = frozenset(
+    {
+        *(Reason.LOOP, Reason.TRUNCATED, Reason.EMPTY, Reason.MALFORMED, Reason.TOO_LONG, Reason.PLACEHOLDER),
+        *(Reason.LOW_QUALITY, Reason.UNREAD, Reason.UNSUPPORTED),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +183,14 @@ async def plan_retry(
     least_per_unit: int | None = None,
     selection: Selection = Selection(),
     repair: Repair | None = None,
+    check: Callable[[], Awaitable[None]] | None = None,
 ) -> Generation | None:
     """Write a generation with all pages whose effective row under Extract's `key` is in the selection.
 
-    Pages in an unfinished retry are left to that retry, and pages that were read with the settings of the repair are
-    not read with them again unless they failed. A document that could not be opened is opened again. On success, the
-    generation holds its pages, which supersede its only row; otherwise nothing changes.
+    Pages in an unfinished retry are left to that retry. Pages that were read with the settings of the repair are not
+    read with them again, unless a machine or a server is the reason that they are not `ok`. A document that could not
+    be opened is opened again. On success, the generation holds its pages, which supersede its only row; otherwise
+    nothing changes.
 
     Args:
         workspace: the workspace.
@@ -190,6 +200,7 @@ async def plan_retry(
         least_per_unit: a small plan has smaller units than `pages_per_unit`, with at least this many pages.
         selection: the pages.
         repair: settings with which the pages are read; None for the workspace's.
+        check: is called before the generation is written, and raises if its pages cannot be read.
 
     Returns:
         The generation, or None if there is nothing to read again, or if the launch of the repair has planned it.
@@ -197,7 +208,7 @@ async def plan_retry(
     Raises:
         UsageError: the selection names an unknown page.
     """
-    own = key if repair is None else repair.key
+    own = None if repair is None else repair.key
     while True:
         found = await asyncio.to_thread(generations, workspace)
         if repair is not None and any(one.of_launch(repair.launch) for one in found):
@@ -218,13 +229,17 @@ async def plan_retry(
             touched=touched,
             repair=repair,
         )
+        if check is not None:
+            await check()
         published = await asyncio.to_thread(write_generation, workspace, draft, partial(iter, pieces))
         if published.attempt == draft.attempt:
             return published
         # Another generation was published first: determine the chosen and the waiting pages again.
 
 
-def _chosen_now(workspace: Workspace, key: str, found: Sequence[Generation], selection: Selection, own: str) -> _State:
+def _chosen_now(
+    workspace: Workspace, key: str, found: Sequence[Generation], selection: Selection, own: str | None
+) -> _State:
     kept: dict[str, frozenset[str]] = {}  # pages of finished units whose older row is effective
     markers: dict[str, Marker] = {}  # of the units that may have chosen rows, or failed rows of an earlier repair
     done: set[str] = set()
@@ -234,7 +249,7 @@ def _chosen_now(workspace: Workspace, key: str, found: Sequence[Generation], sel
             kept[marker.unit] = pages
         if marker.counts.failed or selection.may_have(marker.summary):
             markers[marker.unit] = marker
-    earlier = {generation.number for generation in found if own != key and generation.key(key) == own}
+    earlier = {generation.number for generation in found if generation.key(key) == own}
     retries = (units_of(workspace, generation) for generation in found if generation.kind is Kind.RETRY)
     retried = {part.document_id for units in retries for unit in units for part in unit.parts}
     known: set[str] = set()  # lines of the user's list
@@ -256,8 +271,9 @@ def _chosen_now(workspace: Workspace, key: str, found: Sequence[Generation], sel
             for page in repeated - older:
                 state.chosen.pop(page, None)
             if unit.generation in earlier and unit.id in done:
-                state.tried |= repeated - {row.page_id for row in rows if row.status is Status.FAILED}
+                state.tried |= repeated - {row.page_id for row in rows if not _answered(row)}
         else:
+            state.tried |= {row.page_id for row in rows if unit.generation in earlier and _answered(row)}
             documents = retried.intersection(part.document_id for part in unit.parts)
             state.item_of.update(dict.fromkeys(documents, item))
         where = unit.id if found_marker is None else found_marker.object
@@ -272,6 +288,11 @@ def _chosen_now(workspace: Workspace, key: str, found: Sequence[Generation], sel
     left.sort(key=lambda page: state.chosen[page].badness)
     state.chosen = {page: state.chosen[page] for page in left[: selection.most]}
     return state
+
+
+def _answered(row: PageStatus) -> bool:
+    """Return whether the page was read, so that the same settings would read the same."""
+    return row.status is Status.OK or (row.status is Status.DEGRADED and row.reason in _OF_THE_ANSWER)
 
 
 def _chosen_rows(

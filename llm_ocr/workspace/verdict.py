@@ -110,7 +110,9 @@ def _kv(mean: Sample) -> float:
     return (mean.kv_usage or 0.0) / max(1.0, mean.servers or 1.0)
 
 
-#: Rules in order; the number of a rule is its place, from 1. The first four are of a window with free places, the
+#: Number of rules about a window with free places, which are the first.
+FREE = 4
+#: Rules in order; the number of a rule is its place, from 1. The first `FREE` are of a window with free places, the
 #: others of a full window.
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -276,7 +278,8 @@ def verdict_from_json(value: Mapping[str, Any]) -> Verdict | None:
 def judge(ticks: Sequence[Sample]) -> Verdict | None:
     """Return the verdict over a worker's ticks; None without an engine, or in less than `SHORTEST` seconds.
 
-    The start, until the first request, and the end, while the last requests finish, are not judged.
+    The start, until the first request, and the end, while the last requests finish, are not judged. Neither are free
+    places if more requests were lost than pages finished: requests wait then to be sent again.
     """
     kept = [tick for tick in ticks if tick.window]  # without a ready server there is nothing to judge
     while kept and not kept[0].in_flight:
@@ -293,6 +296,9 @@ def judge(ticks: Sequence[Sample]) -> Verdict | None:
         number = next(number for number, rule in enumerate(RULES, 1) if rule.applies(tick))
         groups.setdefault(number, []).append(tick)
     verdict = Verdict({number: sum(tick.seconds for tick in group) for number, group in groups.items()})
+    lost = sum(tick.retries for tick in kept) > sum(tick.items for tick in kept)
+    if lost and verdict.rule <= FREE:
+        return None
     rule, mean = RULES[verdict.rule - 1], _mean(groups[verdict.rule])
     setting = rule.setting(mean)
     return replace(verdict, text=f"{rule.facts(mean)}: {setting}" if setting else rule.facts(mean))

@@ -231,6 +231,25 @@ def test_repair_without_other_settings_retries_failed_pages(tmp_path):
     assert "A locked page." in markdown(tmp_path, "locked")
 
 
+def test_page_is_not_read_twice_with_unchanged_settings(folder):
+    done = repair(folder)
+    assert done.returncode == 0, said(done)
+    assert "Nothing to repair" in done.stderr
+    assert "--text-layer" in done.stderr
+    assert status_of(folder / "out")["generations"] == 1
+
+
+def test_repair_without_its_server_plans_nothing(folder):
+    gone = cli("repair", "-w", "out", "--server-url", "http://127.0.0.1:1", cwd=folder)
+    assert gone.returncode == 1, said(gone)
+    with running(preset="h100", speed=50, mean_tokens=100) as server:
+        wrong = cli("repair", "-w", "out", "--server-url", server.url, "--model", "dots.mocr", cwd=folder)
+    assert wrong.returncode == 1, said(wrong)
+    assert "serves deepseek-ocr instead of dots.mocr" in wrong.stderr
+    assert status_of(folder / "out")["generations"] == 1
+    assert cli("assemble", "-w", "out", cwd=folder).returncode == 0
+
+
 def test_model_repairs_what_the_cpu_engine_read(folder):
     old = status_of(folder / "out")["units"]
     with running(preset="h100", speed=50, mean_tokens=100) as server:

@@ -34,7 +34,8 @@ def test_the_last_line_says_it_in_words_and_how_to_go_on(llm_ocr):
     done = llm_ocr("run", "a.pdf", "-w", "my out", stub={"pages": [416, 411, 2, 3], "failed": failed})
     assert done.stdout.splitlines()[-1] == (
         "411 ok, 2 degraded, 3 failed (render timeout 2: b.pdf page 3, b.pdf page 4; encrypted: a.pdf). "
-        "Retry: llm-ocr retry-failed -w 'my out' --password-file FILE"
+        "Retry: llm-ocr retry-failed -w 'my out' --password-file FILE. "
+        "Degraded pages: llm-ocr status -w 'my out' --worst 20"
     )
     assert "my out/documents" in done.stdout
 

@@ -47,13 +47,17 @@ def test_reasons_of_degraded_pages_are_not_said_of_failed_ones():
         examples=(Example("p", "a.pdf", None, "encrypted"),),
     )
     assert outcome.last_line(status, "w") == (
-        "90 ok, 8 degraded, 2 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w w --password-file FILE"
+        "90 ok, 8 degraded, 2 failed (encrypted: a.pdf). Retry: llm-ocr retry-failed -w w --password-file FILE. "
+        "Degraded pages: llm-ocr status -w w --worst 20"
+    )
+    assert "degraded   script not supported 8. Read again with a model: llm-ocr repair -w " in outcome.status_text(
+        status
     )
 
 
 def test_degraded_pages_alone_are_no_reason_to_retry():
     status = replace(STATUS, pages=Counts(100, 92, 8), reasons={"script not supported": 8})
-    assert outcome.last_line(status, "w") == "92 ok, 8 degraded"
+    assert outcome.last_line(status, "w") == "92 ok, 8 degraded. Degraded pages: llm-ocr status -w w --worst 20"
 
 
 def test_what_other_workers_still_have_to_do_is_said():

@@ -172,6 +172,13 @@ def test_a_dry_run_shows_the_limit_that_the_budget_pays_for(capsys):
     assert 4.5 < seconds / 3600 * 2.8 < 5  # ml.g6e.2xlarge costs 2.80 dollars an hour
 
 
+def test_a_dry_run_needs_the_price_that_the_launch_needs(capsys):
+    words = ["launch", "sagemaker", "extract", "-w", "s3://b/w", "--spot", "--max-cost", "5", "--dry-run"]
+    assert main(words) == 2
+    assert "--max-cost cannot limit extract: the price of spot machines" in capsys.readouterr().err
+    assert main([*words, "--price-per-hour", "1.2"]) == 0
+
+
 def test_missing_price_prevents_an_unlimited_submission():
     launcher = launcher_for("sagemaker")
     spec = JobSpec("extract", "s3://b/w", "l", hardware="ml.of-no-price")

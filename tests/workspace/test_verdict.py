@@ -109,6 +109,12 @@ def test_the_start_and_the_end_of_a_run_are_not_judged() -> None:
     assert verdict.seconds == {5: 20.0}
 
 
+def test_a_failing_server_is_not_a_slow_source() -> None:
+    hungry = HUNGRY | {"client_cores": 0.3, "renderer_cores": 0.1}
+    assert judge(ticks(**hungry, retries=1)) is not None
+    assert judge(ticks(**hungry, retries=3)) is None
+
+
 def test_a_run_of_fewer_pages_than_places_has_no_verdict() -> None:
     """All pages are in flight at once, and none is missing: no source is slow."""
     assert judge([tick for left in (9, 9, 7, 7, 4, 1) for tick in ticks(4, in_flight=left, queued=0, ok=0)]) is None

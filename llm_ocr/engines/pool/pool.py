@@ -273,6 +273,15 @@ class ServerPool:
             task.add_done_callback(functools.partial(self._gone, member))
             self._tasks.append(task)
 
+    async def ready(self) -> None:
+        """Start all servers, and return when one accepts requests; raise the error of the last one if none can."""
+        self.begin()
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("ServerPool.ready needs a running task")
+        request = Request("ready", next(self._tickets), task)
+        self._places.leave(await self._places.take(request), request)
+
     async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
         """Complete a request; see `engines.Engine.complete`."""
         self.begin()

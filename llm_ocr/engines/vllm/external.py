@@ -46,7 +46,8 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
         else:
             several = f"serves {len(served)} models, and none is chosen: {', '.join(served)}"
             what = several if served else "does not list its model"
-            raise ServerError(f"the server {address.url} {what}", hint="Choose one: `server_model=NAME`")
+            other = "" if served else f"\nIf it is no server of a model, check `server_url`: curl {address.url}/models"
+            raise ServerError(f"the server {address.url} {what}", hint=f"Choose one: `server_model=NAME`{other}")
         return replace(address, model=name), replace(facts, serves=identity(name, served.get(name, "")))
     finally:
         await endpoint.close()
@@ -121,6 +122,7 @@ class ExternalServer:
         """
         self.address = self._given = address
         self._serves = ""  # the first listed model
+        self._answered = False  # whether the server was ready before
         self._choose = choose
         self._timeout = timeout
         self._wait_for = wait
@@ -182,7 +184,9 @@ class ExternalServer:
                 seconds = there
             if time.monotonic() - began >= seconds:
                 hint = f"Check `server_url`, and check that the server runs: curl {self.address.url}/models"
-                if answer:
+                if self._answered:
+                    hint = "Restart it, then run the same command again to continue. `server_timeout` waits longer."
+                elif answer:
                     hint += "\nTo wait for a server that is starting, use `server_wait=SECONDS`."
                 raise ServerError(f"the server {self.name} did not answer within {seconds:g} s{because}", hint=hint)
             message = f"{waiting}, at most {seconds:g} s{because}"
@@ -190,7 +194,7 @@ class ExternalServer:
                 self._say(message)
                 last = message
             await asyncio.sleep(self._poll)
-        self.address, facts = answer
+        (self.address, facts), self._answered = answer, True
         if self._choose is None or self._given.model:  # only the model name identifies the model
             self._serves = self._serves or facts.serves
             if facts.serves not in ("", self._serves):
