@@ -12,7 +12,6 @@ from llm_ocr.config.fields import lists_settings
 from llm_ocr.config.groups import EMBEDDED
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import ExtractSettings, ReadingCommand
-from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader
 from llm_ocr.engines.regions.detection import tasks_with
 from llm_ocr.engines.regions.doclayout import MODEL
@@ -20,14 +19,14 @@ from llm_ocr.engines.regions.reader import LayoutReader
 from llm_ocr.errors import LimitReached, UsageError
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.engine_choice import choose_engine
-from llm_ocr.stages.extract import Extract, PageTask
+from llm_ocr.stages.extract import Extract, PageTask, opened_reading
 from llm_ocr.stages.flow import Ticket
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.limits import Allowance, check_limits
 from llm_ocr.stages.loop import first_error
-from llm_ocr.stages.model_choice import Model, page_model, page_profile, with_served_model
-from llm_ocr.stages.readers import Reading, limits_of, reading
-from llm_ocr.stages.rendering import PartRenderer, Remote, passwords, render_options
+from llm_ocr.stages.model_choice import Model, page_model, with_served_model
+from llm_ocr.stages.readers import Reading, limits_of
+from llm_ocr.stages.rendering import PartRenderer, Remote
 from llm_ocr.stages.servers import Engines, ModelState
 from llm_ocr.types import DocumentPart, PageRecord, Unit
 
@@ -57,7 +56,6 @@ class DocumentOptions:
 class _Parts:
     """Open resources of a session."""
 
-    renderer: Renderer
     reading: Reading
     pages: PartRenderer  # shared, because it caches the checks of files
     model: Model | None
@@ -137,7 +135,7 @@ class Session:
 
     async def count(self, path: Path) -> int:
         """Return the number of pages of a file. Raises `PageFailure` if it cannot be opened."""
-        return await (await self._parts()).renderer.open(str(path))
+        return await self.total(DocumentPart("document", str(path), path.name, "", (), 0, 0))
 
     async def total(self, part: DocumentPart) -> int:
         """Return the number of pages of a planned document. Raises `PageFailure` if it cannot be opened."""
@@ -245,14 +243,11 @@ class Session:
             stack.push_async_callback(engines.close)
             remote = Remote(settings)
             stack.push_async_callback(remote.close)
-            secrets = passwords(settings.password, settings.password_file)
-            options = render_options(settings, secrets, page_profile(settings, engines), self._engine)
-            renderer = await stack.enter_async_context(Renderer(options))
-            ready = await reading(Job(None, settings, progress, engines, remote), renderer)
-            stack.push_async_callback(ready.close)
+            job = Job(None, settings, progress, engines, remote)
+            pages, ready, _ = await stack.enter_async_context(opened_reading(job))
             model = await page_model(settings, engines, None) if engines.uses_models else None
             self._held = stack.pop_all()
-        return _Parts(renderer, ready, PartRenderer(renderer, remote), model)
+        return _Parts(ready, pages, model)
 
     def _reader(self, reader: PageReader, way: DocumentOptions) -> PageReader:
         if not isinstance(reader, LayoutReader):

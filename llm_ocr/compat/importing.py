@@ -12,11 +12,9 @@ import json
 import math
 import random
 import re
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from llm_ocr.compat.datasets import (
@@ -31,9 +29,7 @@ from llm_ocr.compat.datasets import (
     Row,
     into,
 )
-from llm_ocr.config.groups import InputSettings
-from llm_ocr.config.models import FigureCommand, InputCommand
-from llm_ocr.engines import noop
+from llm_ocr.config.models import InputCommand
 from llm_ocr.errors import UsageError
 from llm_ocr.results.markdown import IMAGE as IMAGE_LINK
 from llm_ocr.results.markdown import figure_link, target_id, unescape
@@ -41,7 +37,6 @@ from llm_ocr.results.schema import figures_from_parquet, figures_to_parquet, pag
 from llm_ocr.stages import Progress
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import stepwise
-from llm_ocr.stages.readers import Describing
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import (
     Block,
@@ -64,7 +59,7 @@ from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import generations, read_units
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, claim_key, stage_keys
 from llm_ocr.workspace.plan import PlannedDocument, Planner
-from llm_ocr.workspace.publish import is_done, iter_markers, publish, read_data
+from llm_ocr.workspace.publish import find_marker, is_done, iter_markers, publish, read_data
 from llm_ocr.workspace.summaries import figures_summary, pages_summary
 
 #: Engine of imported rows.
@@ -225,81 +220,37 @@ def _image(value: object) -> EncodedImage | None:
         return None
 
 
-async def keeping(job: Job[FigureCommand], ready: Describing) -> Describing:
-    """Return `ready`, extended by the descriptions of the command's input, if there are any in the requested mode.
+def imported_key(workspace: Workspace, mode: str) -> str:
+    """Return the key of Describe with the imported descriptions; "" if there are none in this mode.
 
     With `input`, only the missing descriptions are requested, as the predecessor does. Without `input`, all figures are
     described again.
     """
-    settings = job.settings
-    if not (isinstance(settings, InputSettings) and settings.input) or settings.describe_mode != _MODE:
-        return ready
-    described_keys = await asyncio.to_thread(stage_keys, job.workspace, DESCRIBE)
-    key = next((key.key for key in described_keys if key.settings.get("imported", {}).get("described")), "")
-    if not key:
-        return ready
-    keeping = await asyncio.to_thread(_KeepingReader, ready, job.workspace, key)
-    return replace(ready, reader=keeping, close=keeping.close)
+    keys = stage_keys(workspace, DESCRIBE) if mode == _MODE else ()
+    return next((key.key for key in keys if key.settings.get("imported", {}).get("described")), "")
 
 
-class _KeepingReader:
-    """Requests descriptions that are not imported from the reader.
+def with_descriptions(
+    workspace: Workspace, key: str, unit: str, pages: Iterable[PageRecord], *, keep: bool
+) -> list[PageRecord]:
+    """Return the pages of a unit with the imported descriptions of their figures.
 
-    The imported ones are in a file on the local disk, by figure id: their figures are requested in any order.
+    Args:
+        workspace: the workspace.
+        key: the key of the imported descriptions.
+        unit: the unit. A repair, which was not imported, has none.
+        pages: its pages.
+        keep: whether other figures keep the description from when their page was read.
     """
+    marker = find_marker(workspace, DESCRIBE, key, unit)
+    data = read_data(workspace, marker) if marker and marker.figures.ok else None
+    records = figures_from_parquet(io.BytesIO(data)) if data else ()
+    known = {record.figure_id: record.description for record in records if record.status is Status.OK}
 
-    def __init__(self, ready: Describing, workspace: Workspace, key: str) -> None:
-        self._ready = ready
-        self._key = key
-        self._path: Path = workspace.spool / "kept.sqlite"
-        self._path.unlink(missing_ok=True)
-        self._table = sqlite3.connect(self._path, check_same_thread=False)  # one thread at a time: first this one
-        self._table.execute("CREATE TABLE kept (figure TEXT PRIMARY KEY, engine TEXT, description TEXT) WITHOUT ROWID")
-        with self._table:
-            for marker in iter_markers(workspace, DESCRIBE, key):
-                if marker.figures.ok:
-                    records = figures_from_parquet(io.BytesIO(read_data(workspace, marker)))
-                    self._table.executemany(
-                        "INSERT OR IGNORE INTO kept VALUES (?, ?, ?)",
-                        [
-                            (record.figure_id, record.engine, record.description)
-                            for record in records
-                            if record.status is Status.OK
-                        ],
-                    )
+    def described(figure: Figure) -> Figure:
+        return replace(figure, described=known.get(figure.id, figure.described if keep else ""))
 
-    @property
-    def name(self) -> str:
-        return self._ready.reader.name
-
-    def identity(self) -> Mapping[str, Any]:
-        """Return the reader's identity, extended by the imported key."""
-        return {**self._ready.reader.identity(), "kept": self._key}
-
-    async def describe(
-        self, figure: Figure, page_id: str, document_id: str, on_dispatched: Callable[[], None] = noop
-    ) -> FigureRecord:
-        """Return the imported description, otherwise the reader's."""
-        query = "SELECT engine, description FROM kept WHERE figure = ?"
-        found: tuple[str, str] | None = self._table.execute(query, (figure.id,)).fetchone()
-        if found is None:
-            return await self._ready.reader.describe(figure, page_id, document_id, on_dispatched)
-        engine, description = found
-        return FigureRecord(
-            figure_id=figure.id,
-            page_id=page_id,
-            document_id=document_id,
-            status=Status.OK,
-            mode=_MODE,
-            description=description,
-            engine=engine,
-        )
-
-    async def close(self) -> None:
-        """Remove the file, and close the reader."""
-        self._table.close()
-        self._path.unlink(missing_ok=True)
-        await self._ready.close()
+    return [replace(page, figures=tuple(map(described, page.figures))) for page in pages]
 
 
 #: Increased when the same rows give other pages.

@@ -27,7 +27,7 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.items import Item, items
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, key_settings, newest_key, required_key
-from llm_ocr.workspace.publish import Marker, done_units, markers
+from llm_ocr.workspace.publish import Marker, markers
 from llm_ocr.workspace.published import dataset_row, extracted_pages, finished_pages, published_figures
 
 if TYPE_CHECKING:
@@ -149,21 +149,18 @@ def _wanted(job: Job[Group]) -> tuple[str, str, str] | None:
     if named is None:
         job.progress.say(f"{CARD} names other data files and remains unchanged: load_dataset has no preview")
     extract = newest_key(workspace, EXTRACT)
-    if named in (None, _DATASET) or extract is None or not _is_done(workspace, EXTRACT, extract):
+    if named in (None, _DATASET) or extract is None:
+        return None
+    units = PlannedUnits(workspace)
+    if units.without_marker(EXTRACT, extract):
         return None
     describe = newest_key(workspace, DESCRIBE) or ""
-    if key_settings(workspace, DESCRIBE, describe).get("extract") != extract or not _is_done(
-        workspace, DESCRIBE, describe
-    ):
+    is_of_pages = key_settings(workspace, DESCRIBE, describe).get("extract") == extract
+    if not is_of_pages or units.without_marker(DESCRIBE, describe):
         describe = ""
     about = json.dumps([extract, describe, [one.attempt for one in generations(workspace)]])
     name = f"{_PREVIEW}train-{hashlib.sha256(about.encode()).hexdigest()[:12]}"
     return None if named == f"{name}-*.parquet" else (extract, describe, name)
-
-
-def _is_done(workspace: Workspace, stage: str, key: str) -> bool:
-    units, done = PlannedUnits(workspace), done_units(workspace, stage, key)
-    return all(units.name(place) in done for place in range(len(units)))
 
 
 def _card(workspace: Workspace) -> str:

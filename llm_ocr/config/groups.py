@@ -100,7 +100,9 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 FRACTION = Annotated[float, Field(ge=0.0, le=1.0)]
+NATURAL = Annotated[int, Field(ge=0)]
 COUNT = Annotated[int, Field(ge=1)]
+POSITIVE = Annotated[float, Field(gt=0)]
 #: A path or URL. Pydantic's `str` refuses file names that are not UTF-8.
 NAME = Annotated[str, PlainValidator(name_text)]
 NAMES = Annotated[tuple[NAME, ...], BeforeValidator(one_or_many)]
@@ -301,7 +303,7 @@ class RenderSettings(ConfinementSettings):
         "auto", "Encoding of page images (auto: what suits the engine)"
     )
     renderer: Literal["pdfium", "poppler"] = setting("pdfium", "Renderer of PDF pages")
-    render_timeout: Annotated[float, Field(gt=0)] = setting(60.0, "Maximum seconds to render a page")
+    render_timeout: POSITIVE = setting(60.0, "Maximum seconds to render a page")
     render_memory: Annotated[int, Field(ge=128)] = setting(2048, "Memory limit of each renderer process in MiB")
     render_workers: COUNT | None = setting(None, "Renderer processes (default: one per core)")
 
@@ -349,7 +351,7 @@ class EmbeddedSettings(ConfinementSettings):
     )
     ocr_workers: COUNT | None = setting(None, "OCR processes (default: one per core)")
     ocr_memory: Annotated[int, Field(ge=512)] = setting(4096, "Memory limit of each OCR process in MiB")
-    page_timeout: Annotated[float, Field(gt=0)] = setting(300.0, "Maximum seconds to render or read a page")
+    page_timeout: POSITIVE = setting(300.0, "Maximum seconds to render or read a page")
 
 
 class FilterSettings(Group):
@@ -364,7 +366,7 @@ class FilterSettings(Group):
     filter_spam: bool = setting(False, "Skip documents that look like search-engine spam")
     filter_blank: bool = setting(False, "Skip documents whose pages are all blank")
     sample: COUNT | None = setting(None, "Read a random sample of N documents")
-    seed: Annotated[int, Field(ge=0)] = setting(0, "Seed of the random sample")
+    seed: NATURAL = setting(0, "Seed of the random sample")
 
 
 class QualitySettings(Group):
@@ -422,13 +424,13 @@ class HybridSettings(Group):
 class LimitSettings(Group):
     """Stop conditions."""
 
-    max_hours: Annotated[float, Field(gt=0)] | None = setting(
+    max_hours: POSITIVE | None = setting(
         None, "Stop after this many hours (exit code 5); the same command continues", metavar="HOURS"
     )
-    max_cost: Annotated[float, Field(gt=0)] | None = setting(
+    max_cost: POSITIVE | None = setting(
         None, "Stop when the workspace has cost this much (exit code 5)", metavar="DOLLARS"
     )
-    price_per_hour: Annotated[float, Field(gt=0)] | None = setting(
+    price_per_hour: POSITIVE | None = setting(
         None, "Hourly price of this machine in dollars, for --max-cost and cost reports"
     )
 
@@ -442,7 +444,7 @@ class OutcomeSettings(Group):
 class LeaseSettings(Group):
     """Several workers on one workspace."""
 
-    lease_seconds: Annotated[float, Field(gt=0)] | None = setting(
+    lease_seconds: POSITIVE | None = setting(
         None,
         "Seconds without a heartbeat until another worker takes over a unit (default: 300; in a folder, workers share "
         "units only if this is set)",
@@ -452,7 +454,7 @@ class LeaseSettings(Group):
 class ShardSettings(LeaseSettings):
     """Static shards."""
 
-    shard_index: Annotated[int, Field(ge=0)] = setting(0, "Number of this worker, from 0")
+    shard_index: NATURAL = setting(0, "Number of this worker, from 0")
     shard_count: COUNT = setting(1, "Number of workers that divide the units")
 
     @field_validator("shard_count")
@@ -511,7 +513,6 @@ class AssembleGroup(Group):
 
 
 PRICE = Annotated[float, Field(ge=0.0)]
-SECONDS = Annotated[float, Field(gt=0.0)]
 TEMPERATURE = Annotated[float, Field(ge=0.0, le=2.0)]
 #: Names without commas: one name per flag, or several names separated by commas.
 LABELS = Annotated[tuple[NAME, ...], BeforeValidator(labels)]
@@ -588,7 +589,7 @@ class ModelSettings(WhichModel):
         "auto: turn a page and read it again if the model reports that it is not upright; probe: also check each page "
         "with OCR first (0.25 s of CPU time)",
     )
-    anchor_text: Annotated[int, Field(ge=0)] = setting(
+    anchor_text: NATURAL = setting(
         0, "Characters of a PDF's text layer to add to the prompt, for models that support it", metavar="CHARACTERS"
     )
     guided: bool = setting(
@@ -619,7 +620,7 @@ class ServerSettings(Group):
     server_key: SecretStr | None = setting(None, "API key (safer: --server-key-file)")
     server_key_file: FILE | None = setting(None, "File with the API key")
     server_model: NAME | None = setting(None, "Model name on the server (default: the one it serves)")
-    server_wait: SECONDS | None = setting(
+    server_wait: POSITIVE | None = setting(
         None,
         "Seconds to wait for a server that does not respond yet (default: 5; --server-timeout in launched jobs, or if "
         "that is set)",
@@ -659,8 +660,8 @@ class VllmSettings(Group):
     model_cache: FILE | None = setting(None, "Folder for downloaded models (default: Hugging Face's)", engines=MODELS)
     compile_cache: FILE | None = setting(None, "Folder for vLLM's compiled code (default: vLLM's)")
     offline: bool = setting(False, "Use only models that are already on this machine", engines=MODELS)
-    server_timeout: SECONDS = setting(1800.0, "Seconds to wait for a server to become ready", engines=MODELS)
-    max_server_restarts: Annotated[int, Field(ge=0)] = setting(
+    server_timeout: POSITIVE = setting(1800.0, "Seconds to wait for a server to become ready", engines=MODELS)
+    max_server_restarts: NATURAL = setting(
         5, "Maximum restarts of a crashed or hung server; 100 answers reset the count", engines=MODELS
     )
 
@@ -675,7 +676,7 @@ class RequestSettings(Group):
     max_page_concurrency: COUNT | None = setting(None, "Maximum pages in progress per document", engines=ALL)
     workers: COUNT | None = setting(None, "Maximum units in progress", engines=ALL)
     max_page_attempts: COUNT = setting(8, "Maximum attempts per page or figure")
-    request_timeout: SECONDS = setting(
+    request_timeout: POSITIVE = setting(
         180.0, "Seconds without new text until a request is aborted; after 10 times as long, its answer is cut"
     )
 

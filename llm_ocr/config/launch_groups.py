@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from llm_ocr.config.groups import COUNT, NAME, NAMES, Group, duration, setting
+from llm_ocr.config.groups import COUNT, NAME, NAMES, POSITIVE, Group, duration, setting
 
 #: Seconds, or text with a unit: 90m, 2h, 1d.
 DURATION = Annotated[int, BeforeValidator(duration), Field(ge=60)]
@@ -40,7 +40,7 @@ class LaunchGroup(Group):
     attempts: COUNT = setting(
         3, "Maximum submissions of a stage, while units are missing and each submission finishes some"
     )
-    max_cost: Annotated[float, Field(gt=0)] | None = setting(
+    max_cost: POSITIVE | None = setting(
         None, "Maximum cost of all jobs of the workspace; limits how long they run", metavar="DOLLARS"
     )
     wait: bool = setting(False, "Wait until the stage is done, with progress; a failed job is an error")
@@ -98,7 +98,7 @@ class PlatformGroup(Group):
     platform_endpoint: NAME | None = setting(
         None, "API server of the platform (default: the platform's own)", metavar="URL"
     )
-    price_per_hour: Annotated[float, Field(gt=0)] | None = setting(
+    price_per_hour: POSITIVE | None = setting(
         None,
         "Hourly price per machine, for cost reports and --max-cost (default: the platform's list price)",
         metavar="DOLLARS",

@@ -11,6 +11,8 @@ from llm_ocr.config.groups import (
     FRACTION,
     NAME,
     NAMES,
+    NATURAL,
+    POSITIVE,
     PRICE,
     REQUIRED,
     SECRETS,
@@ -104,9 +106,7 @@ class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
     chunk_size: COUNT = setting(
         2000, "chunks: maximum size of a passage in characters, or in tokens with --tokenizer", formats=["chunks"]
     )
-    chunk_overlap: Annotated[int, Field(ge=0)] = setting(
-        0, "chunks: overlap of consecutive passages, in the same unit", formats=["chunks"]
-    )
+    chunk_overlap: NATURAL = setting(0, "chunks: overlap of consecutive passages, in the same unit", formats=["chunks"])
     tokenizer: NAME | None = setting(
         None, "chunks: measure in tokens of this tokenizer.json or Hub model", formats=["chunks"]
     )
@@ -377,11 +377,11 @@ class EstimateSettings(
     )
     shards: COUNT = setting(1, "Number of machines that share the pages")
     page_count: COUNT | None = setting(None, "Number of pages, instead of SOURCE")
-    tokens_in: Annotated[int, Field(ge=0)] | None = setting(None, "Total prompt tokens (default: estimated)")
-    tokens_out: Annotated[int, Field(ge=0)] | None = setting(None, "Total answer tokens (default: estimated)")
+    tokens_in: NATURAL | None = setting(None, "Total prompt tokens (default: estimated)")
+    tokens_out: NATURAL | None = setting(None, "Total answer tokens (default: estimated)")
     price_in: PRICE | None = setting(None, "Price per million prompt tokens in dollars")
     price_out: PRICE | None = setting(None, "Price per million answer tokens in dollars")
-    price_per_hour: Annotated[float, Field(gt=0)] | None = setting(
+    price_per_hour: POSITIVE | None = setting(
         None, "Hourly price of the --hardware machine in dollars, or of the machine that --calibrate measures"
     )
     calibrate: bool = setting(
@@ -389,9 +389,9 @@ class EstimateSettings(
         "Read a random sample of the pages first (with --server-url, vLLM here, or --engine embedded), and estimate "
         "from its speed",
     )
-    calibrate_seconds: Annotated[float, Field(gt=0)] = setting(60.0, "Seconds until calibration starts no more pages")
+    calibrate_seconds: POSITIVE = setting(60.0, "Seconds until calibration starts no more pages")
     calibrate_pages: COUNT = setting(2000, "Maximum pages to read for calibration")
-    seed: Annotated[int, Field(ge=0)] = setting(0, "Seed of the random sample")
+    seed: NATURAL = setting(0, "Seed of the random sample")
     live_prices: bool = setting(False, "Query current prices from platforms that publish them (HF Jobs)")
     platform_endpoint: NAME | None = setting(
         None, "API server of the platform (default: the platform's own)", metavar="URL"
@@ -459,9 +459,7 @@ class ModelsSettings(VllmSettings, LogSettings):
         None, "Model to show in detail (default: a table of all models)", positional=True, metavar="NAME"
     )
     recommend: bool = setting(False, "Rank the models for the GPU and the vLLM of this machine")
-    gpu_memory: Annotated[float, Field(gt=0)] | None = setting(
-        None, "GPU memory in GB (default: from nvidia-smi)", metavar="GB"
-    )
+    gpu_memory: POSITIVE | None = setting(None, "GPU memory in GB (default: from nvidia-smi)", metavar="GB")
     licence: Literal["any", "open"] = setting("any", "open: only permissive licenses, such as MIT and Apache-2.0")
     language: NAME | None = setting(None, "Language of the documents, by English name or code (German, de)")
     json_output: bool = setting(False, "Print JSON", flag="json")
@@ -545,5 +543,5 @@ class WorkerSettings(ExtractSettings):
     """Settings of a serverless worker: documents arrive with requests, and pages are read as in Extract."""
 
     workspace: NAME = setting(NONE, "Place for replies larger than reply_limit, below replies/ (default: none)")
-    reply_limit: Annotated[float, Field(gt=0)] = setting(10.0, "Maximum size of a reply in MB (10 for RunPod's /run)")
+    reply_limit: POSITIVE = setting(10.0, "Maximum size of a reply in MB (10 for RunPod's /run)")
     worker_concurrency: COUNT = setting(1, "Maximum concurrent requests per worker")

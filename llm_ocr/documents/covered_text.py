@@ -4,13 +4,12 @@ The picture has ink at such a place, so it does not show that the text is hidden
 text: hidden text changes no pixel.
 """
 
-import ctypes
 from collections.abc import Mapping, Sequence
 
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from llm_ocr.documents.pdf_objects import Covered, Frame, Objects, Placed
+from llm_ocr.documents.pdf_objects import Covered, Frame, Objects, texts_of_objects
 from llm_ocr.types import SCAN, Box
 
 #: Limits of the text objects that are compared with each other, and of the pairs.
@@ -38,7 +37,7 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
     pairs = _pairs(frame, [text.box for text in texts]) if 1 < len(texts) <= _MOST_TEXTS else []
     if not (below or pairs):
         return
-    words = _words(page, texts, {*below, *(at for one, other, _ in pairs for at in (one, other))})
+    words = texts_of_objects(page, texts, {*below, *(at for one, other, _ in pairs for at in (one, other))})
     # The same words twice look bold.
     pairs = [pair for pair in pairs if not (words[pair[0]] in words[pair[1]] or words[pair[1]] in words[pair[0]])]
     lower: dict[int, list[Box]] = {at: [] for at in below}
@@ -91,20 +90,6 @@ def _pairs(frame: Frame, boxes: Sequence[Box]) -> list[tuple[int, int, Box]]:
         if len(found) > _MOST_PAIRS:
             break
     return [(one, other, place) for (one, other), place in found.items()]
-
-
-def _words(page: pypdfium2.PdfPage, texts: Sequence[Placed], numbers: set[int]) -> dict[int, str]:
-    """Return the letters, digits, and signs of text objects."""
-    text_page, found = page.get_textpage(), {}
-    try:
-        for number in numbers:
-            size = pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, None, 0)
-            buffer = (pdfium.FPDF_WCHAR * (size // 2 + 1))()
-            pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, buffer, ctypes.sizeof(buffer))
-            found[number] = "".join(bytes(buffer).decode("utf-16-le", "replace").replace("\0", "").split())
-    finally:
-        text_page.close()
-    return found
 
 
 def _hidden(

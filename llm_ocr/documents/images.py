@@ -163,6 +163,8 @@ def _differs(image: "Image.Image") -> bool:
 #: Formats of Pillow, and the features that optional ones need.
 _FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "JPEG2000", "AVIF")
 _OPTIONAL = {"JPEG2000": "jpg_2000", "AVIF": "avif"}
+#: Formats whose frames are an animation. Those of a TIFF are pages, and those of a JPEG (MPO) are previews.
+_ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 #: Tags of a TIFF's frames, and their values for smaller copies of another frame and for masks.
 _SUBFILE, _REDUCED, _MASK = 254, 1, 4
 _OLD_SUBFILE, _OLD_REDUCED = 255, 2
@@ -170,6 +172,8 @@ _OLD_SUBFILE, _OLD_REDUCED = 255, 2
 _LEVELS = 3
 #: Limit of an image's pixels, checked before decoding. 200 megapixels are A2 at 600 dpi.
 MAX_PIXELS = 200_000_000
+#: Range of the resolution across divided by that down of faxes: 204 x 98 or 204 x 196 pixels per inch, and tolerance.
+_OBLONG = (1.2, 4.5)
 #: Minimum side of a page image in pixels; smaller images are unreadable.
 MIN_SIDE = 8
 #: Height divided by width above which a page is tall and read in slices, and this ratio of an ordinary page.
@@ -223,6 +227,15 @@ class ImageFile:
             raise PageFailure(Reason.UNREADABLE, f"cannot be opened as an image: {error}") from error
         self.pages = len(self._frames)
         self._file = file
+
+    @property
+    def placeholder(self) -> str:
+        """Return what the page does not show; "" for an image without further frames."""
+        try:
+            is_animated = self._image.format in _ANIMATED and getattr(self._image, "is_animated", False)
+        except _DAMAGED:  # data after the first frame, which alone is read
+            return ""
+        return "the image is animated, and only its first frame was read" if is_animated else ""
 
     def _opened(self) -> "Image.Image":
         from PIL import Image, features
@@ -280,6 +293,7 @@ class ImageFile:
         if image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (size, size))  # decodes at 1/2, 1/4, or 1/8 if that is large enough
         image.load()
+        image = _with_square_pixels(image)
         plain = plain_image(ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image)
         if max(plain.size) > size:
             if plain is image:
@@ -335,6 +349,18 @@ def _tiff_pages(image: "TiffImageFile") -> list[int]:
         abs(2 * small - large) <= 2 for last, size in pairwise(sizes) for large, small in zip(last, size, strict=True)
     )
     return [0] if not frames or (halves and len(sizes) >= _LEVELS) else frames
+
+
+def _with_square_pixels(image: "Image.Image") -> "Image.Image":
+    """Return a fax of half the lines at its full height, or the image if its pixels are square."""
+    across, down = map(float, image.info.get("dpi", (1, 1)))
+    if image.format != "TIFF" or not (across > 0 and down > 0 and _OBLONG[0] < across / down < _OBLONG[1]):
+        return image
+    from PIL import Image
+
+    gray = image.convert("L") if image.mode == "1" else image
+    resample = Image.Resampling.NEAREST if image.mode == "P" else Image.Resampling.BILINEAR
+    return gray.resize((image.width, round(image.height * across / down)), resample)
 
 
 def plain_image(image: "Image.Image") -> "Image.Image":

@@ -21,6 +21,8 @@ LONGEST = 700
 _TALL = 2.5
 #: Least difference of 255 between ink and paper; thin strokes become gray when scaled down.
 _CONTRAST = 40
+#: The same in the red or blue channel alone.
+_COLORED = 128
 #: The same on a page without such ink, for pencil and faded print, and its minimum as a multiple of the paper's noise.
 _FAINT, _NOISE = 12, 6.0
 #: Width of the histogram bins for the most frequent value.
@@ -53,19 +55,39 @@ def ink_of(image: "Image.Image") -> InkMap:
     from PIL import ImageChops
 
     longest = min(max(image.size), _TALL * min(image.size))
-    small = image.reduce(max(1, round(longest / LONGEST))).convert("L")
+    color = image.reduce(max(1, round(longest / LONGEST)))
+    small = color.convert("L")
     paper, is_picture = _paper_of(small)
     difference = ImageChops.difference(small, paper)
     ink = _without_specks(_without_borders(_above(difference, _CONTRAST)))
-    if not (is_picture and ink.getbbox() is None):
-        across = ImageChops.difference(small, ImageChops.offset(small, _EDGE, 0))
-        down = ImageChops.difference(small, ImageChops.offset(small, 0, _EDGE))
-        edges = _above(ImageChops.lighter(across, down), _CONTRAST // 2)
-        if ImageChops.multiply(ink, edges).getbbox() is None:  # no sharp edges: shadows have none
-            ink = _faint(small, difference)
+    if not (is_picture and ink.getbbox() is None) and not _has_edges(small, ink):  # shadows have none
+        ink = _faint(small, difference)
+    for channel in (0, 2) if color.mode != "L" else ():
+        ink = ImageChops.lighter(ink, _colored(color.getchannel(channel)))
     bits = ink.point([0] * 128 + [255] * 128, "1")
     blank = ink.getbbox() is None and not is_picture
     return InkMap(bits.width, bits.height, zlib.compress(bits.tobytes(), 1), blank)
+
+
+def _has_edges(image: "Image.Image", ink: "Image.Image") -> bool:
+    """Return whether some of the ink has sharp edges."""
+    from PIL import ImageChops
+
+    across = ImageChops.difference(image, ImageChops.offset(image, _EDGE, 0))
+    down = ImageChops.difference(image, ImageChops.offset(image, 0, _EDGE))
+    edges = _above(ImageChops.lighter(across, down), _CONTRAST // 2)
+    return ImageChops.multiply(ink, edges).getbbox() is not None
+
+
+def _colored(channel: "Image.Image") -> "Image.Image":
+    """Return the ink of the red or blue channel that is clear to see, such as red on a green that is as bright."""
+    from PIL import Image, ImageChops
+
+    paper, is_picture = _paper_of(channel)
+    if is_picture:
+        return Image.new("L", channel.size)
+    ink = _without_specks(_without_borders(_above(ImageChops.difference(channel, paper), _COLORED)))
+    return ink if _has_edges(channel, ink) else Image.new("L", channel.size)
 
 
 def _faint(image: "Image.Image", difference: "Image.Image") -> "Image.Image":
@@ -200,6 +222,15 @@ def pixels_of(ink: InkMap, rotation: int) -> "Mask":
     packed = np.frombuffer(zlib.decompress(ink.packed), np.uint8).reshape(ink.height, -1)
     black: Mask = np.unpackbits(packed, axis=1)[:, : ink.width].view(np.bool_)
     return np.ascontiguousarray(np.rot90(black, -rotation // 90)) if rotation % 360 else black
+
+
+def leveled(black: "Mask", skew: float) -> "Mask":
+    """Return the ink turned about its center, so that lines that fall to the right by `skew` degrees lie level."""
+    import numpy as np
+    from PIL import Image
+
+    level: Mask = np.asarray(Image.fromarray(black).rotate(skew))
+    return level
 
 
 def place_of(box: Box, height: int, width: int) -> tuple[slice, slice]:

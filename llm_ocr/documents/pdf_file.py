@@ -19,16 +19,19 @@ from llm_ocr.documents.damage import content_damage, image_damage
 from llm_ocr.documents.files import FdFile
 from llm_ocr.documents.images import MIN_SIDE, grayscale_if_equal, longest_side
 from llm_ocr.documents.ink import LONGEST, ink_of
+from llm_ocr.documents.marked_text import drop_contradicted_names
 from llm_ocr.documents.pdf_objects import (
     Frame,
     Objects,
     check_boxes,
+    has_bare_notes,
     has_fields,
     page_frame,
     page_objects,
     placeholder,
     with_check_boxes,
 )
+from llm_ocr.documents.text_layer import without_lookalikes
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import SCAN, Box, Evidence, InkMap, Line, PageContent, Reason
 
@@ -42,8 +45,9 @@ _MOST_CHARACTERS = 25_000
 _NO_LATIN = re.compile(r"[\u0370-\u1dff\u2e80-\ufaff\ufe30-\uffef]")
 #: Range of brightness (of 255) of a part of a picture without text, and highest color value of dark text.
 _ONE_COLOR, _DARK = 24, 200
-#: Largest difference of gray values, of 255, that is not visible, and height of text in pixels that shows its letters.
-_UNSEEN, _LEAST_PIXELS = 8, 3.0
+#: Largest difference of gray values, of 255, that is not visible, and of the values of a color. Height of text in
+#: pixels that shows its letters.
+_UNSEEN, _UNSEEN_COLOR, _LEAST_PIXELS = 8, 64, 3.0
 #: Share of a line's height at its sides that is not compared, and width in heights of a part without letters.
 _MARGIN, _GAP = 0.1, 1.2
 #: Height in pixels of the small picture up to which a line is compared as a whole.
@@ -125,7 +129,7 @@ def _layer_lines(
                         shown, pieces, around = " ".join(words), places, _around(places or pieces)
                         invisible += count
                 if pieces:
-                    lines.append((shown.translate(_BROKEN), around.clipped()))
+                    lines.append((without_lookalikes(shown.translate(_BROKEN)), around.clipped()))
             start += _count(line) + 2
         return tuple(lines), lost / max(1, total), invisible
     finally:
@@ -230,8 +234,13 @@ def _is_plain(picture: "Image.Image", box: Box, letters: int) -> bool:
     right, bottom = min(picture.width, int(place.x1 - room) + 1), min(picture.height, int(place.y1 - room) + 1)
     if left >= right or top >= bottom:
         return True
-    levels = picture.crop((left, top, right, bottom)).convert("L").tobytes()
-    return max(levels) - min(levels) <= _UNSEEN
+    part = picture.crop((left, top, right, bottom))
+    levels = part.convert("L").tobytes()
+    if max(levels) - min(levels) > _UNSEEN:
+        return False
+    bands = part.convert("RGB").split() if part.mode != "L" else ()
+    values = (band.tobytes() for band in bands)
+    return all(max(band) - min(band) <= _UNSEEN_COLOR for band in values)
 
 
 def _is_undrawn(text_page: pypdfium2.PdfTextPage, piece: _Piece, picture: "Image.Image") -> bool:
@@ -385,7 +394,7 @@ class PdfFile:
             frame = page_frame(loaded)
             objects = page_objects(loaded, frame, paths=text_layer)
             self._check_images(objects.largest_image)
-            hide_covered_text(loaded, frame, objects)
+            self._hide(loaded, number, frame, objects)
             # At most the scan's own pixels, which show its smallest letters.
             scanned = int(max(loaded.get_size()) * objects.scan_resolution(frame))
             size = max(self._look.size, min(self._look.scan_size, scanned))
@@ -419,7 +428,7 @@ class PdfFile:
             with contextlib.suppress(PageFailure):  # the page cannot be rendered
                 self._check_size(*loaded.get_size())
                 self._check_images(objects.largest_image)
-                hide_covered_text(loaded, frame, objects)
+                self._hide(loaded, number, frame, objects)
                 picture = self._rendered(loaded, min(self._look.size, _SKETCH))
             return self._content(number, loaded, objects, picture)
 
@@ -488,7 +497,7 @@ class PdfFile:
             if flat is not page:
                 frame = page_frame(flat)
                 objects = page_objects(flat, frame)
-                hide_covered_text(flat, frame, objects)
+                self._hide(flat, number, frame, objects)
             content = page_content(flat, objects, picture)
             content = replace(content, invisible=content.invisible + objects.covered_characters)
             if content.invisible and self._look.keep_invisible:
@@ -498,6 +507,12 @@ class PdfFile:
                 content = replace(every_word, with_invisible=True)
         self._contents[number] = with_check_boxes(content, check_boxes(page, page_frame(page)))
         return self._contents[number]
+
+    @staticmethod
+    def _hide(page: pypdfium2.PdfPage, number: int, frame: Frame, objects: Objects) -> None:
+        """Hide the text of the page that it draws over, and texts that its glyphs contradict, from all readers."""
+        hide_covered_text(page, frame, objects)
+        drop_contradicted_names(page, number, objects.texts_at)
 
     @contextlib.contextmanager
     def _with_values(self, page: pypdfium2.PdfPage, number: int) -> Iterator[pypdfium2.PdfPage]:
@@ -514,6 +529,8 @@ class PdfFile:
             self._flattened.init_forms()
         flat = self._flattened[number - 1]
         try:
+            if has_bare_notes(flat):
+                flat.render(scale=1 / max(1.0, *flat.get_size()))
             if has_fields(flat) and pdfium.FPDFPage_Flatten(flat, pdfium.FLAT_NORMALDISPLAY) == pdfium.FLATTEN_SUCCESS:
                 flat.close()
                 flat = self._flattened[number - 1]

@@ -304,6 +304,20 @@ def _clip_bounds(handle: _Handle) -> tuple[float, float, float, float] | None:
     return (left, bottom, right, top) if count > 0 else None
 
 
+def texts_of_objects(page: pypdfium2.PdfPage, texts: Sequence[Placed], numbers: set[int]) -> dict[int, str]:
+    """Return the letters, digits, and signs of the text objects with these numbers."""
+    text_page, found = page.get_textpage(), {}
+    try:
+        for number in numbers:
+            size = pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, None, 0)
+            buffer = (pdfium.FPDF_WCHAR * (size // 2 + 1))()
+            pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, buffer, ctypes.sizeof(buffer))
+            found[number] = "".join(bytes(buffer).decode("utf-16-le", "replace").replace("\0", "").split())
+    finally:
+        text_page.close()
+    return found
+
+
 #: Limits of a page's links and of an address's bytes.
 _MOST_LINKS, _LONGEST_ADDRESS = 500, 2000
 _ADDRESS = re.compile(r"(?:https?://|mailto:)[\x21-\x7e]+", re.IGNORECASE)
@@ -333,6 +347,8 @@ def page_links(page: pypdfium2.PdfPage, frame: Frame) -> list[tuple[Box, str]]:
 #: Limit of a page's annotations, and of a document's attachments.
 _MOST_ANNOTATIONS = 1000
 _FILLED_IN = (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT)
+#: Bytes of an empty text of pdfium, in UTF-16 with a zero at its end.
+_EMPTY = 2
 _BOXES = (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
 _UNSEEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
 #: Largest distance between a check box and its label in font sizes.
@@ -360,6 +376,15 @@ def annotations(page: pypdfium2.PdfPage) -> Iterator[pdfium.FPDF_ANNOTATION]:
 def has_fields(page: pypdfium2.PdfPage) -> bool:
     """Return whether the page has form fields or free text."""
     return any(pdfium.FPDFAnnot_GetSubtype(annotation) in _FILLED_IN for annotation in annotations(page))
+
+
+def has_bare_notes(page: pypdfium2.PdfPage) -> bool:
+    """Return whether the page has free text without an appearance, which pdfium makes when it draws the page."""
+    return any(
+        pdfium.FPDFAnnot_GetSubtype(annotation) == pdfium.FPDF_ANNOT_FREETEXT
+        and pdfium.FPDFAnnot_GetAP(annotation, pdfium.FPDF_ANNOT_APPEARANCEMODE_NORMAL, None, 0) <= _EMPTY
+        for annotation in annotations(page)
+    )
 
 
 def check_boxes(page: pypdfium2.PdfPage, frame: Frame) -> tuple[CheckBox, ...]:

@@ -81,7 +81,8 @@ def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(document, ImageFile):
         size = max(payload["look"]["size"], payload["look"]["scan_size"])
         image, ink, damage = document.page(number, size=size, image_format=image_format, quality=quality)
-        reply = {"evidence": evidence_to_wire(Evidence(ink)), "stands_for": "", "damage": damage}
+        stands_for = document.placeholder
+        reply = {"evidence": evidence_to_wire(Evidence(ink)), "stands_for": stands_for, "damage": damage}
         return reply | {"image": image_to_wire(image)} | _content(document, None)
     drawn = document.page(number, text_layer=payload["text_layer"])
     reply = {"evidence": evidence_to_wire(drawn.evidence), "stands_for": document.placeholder, "damage": drawn.damage}

@@ -14,7 +14,7 @@ from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.codec import item_name
 from llm_ocr.workspace.generations import Generation, planned_generations, units_of
 from llm_ocr.workspace.items import Item, items
-from llm_ocr.workspace.publish import marker_key
+from llm_ocr.workspace.publish import done_units, marker_key
 
 #: Plans up to these sizes have 1 or 16 groups; larger plans have 256. A finished unit has a marker and data, and stores
 #: list 1,000 objects per request. A look therefore takes few requests, and so does a look at all groups of a small
@@ -75,6 +75,11 @@ class PlannedUnits:
         number = self._part_of(place)
         generation, index = self._parts[number]
         return f"{generation.number:04d}-{index + place - self._starts[number]:06d}"
+
+    def without_marker(self, stage: str, key: str) -> list[int]:
+        """Return the places of the units that a stage has not published. Only object names are read."""
+        done = done_units(self._workspace, stage, key)
+        return [place for place in range(self._length) if self.name(place) not in done]
 
     def place(self, unit: Unit) -> int:
         """Return the place of a unit of an included generation."""

@@ -73,13 +73,15 @@ async def describe(job: Job[FigureCommand]) -> None:
     pages_from = pages_stage(settings)
     source = await key_before(job, pages_from)
     ready = await describing(job)
-    if isinstance(settings, InputSettings) and settings.input:  # descriptions of an imported dataset take precedence
-        from llm_ocr.compat.importing import keeping
+    imported = ""  # the key of the descriptions of an imported dataset, which take precedence
+    if isinstance(settings, InputSettings) and settings.input:
+        from llm_ocr.compat.importing import imported_key, with_descriptions
 
-        ready = await keeping(job, ready)
+        imported = await asyncio.to_thread(imported_key, workspace, settings.describe_mode)
     try:
         keeps = keeps_known(settings)
-        identity = {"extract": source, "reader": dict(ready.reader.identity()), **({"known": "keep"} if keeps else {})}
+        reader = {**ready.reader.identity(), **({"kept": imported} if imported else {})}
+        identity = {"extract": source, "reader": reader, **({"known": "keep"} if keeps else {})}
         claim = Claim(workspace, DESCRIBE, identity)
         key = claim.check()
         split = await split_of(job, DESCRIBE)
@@ -91,6 +93,10 @@ async def describe(job: Job[FigureCommand]) -> None:
             async def with_pages() -> AsyncIterator[tuple[str, Sequence[PageRecord]]]:
                 async for unit in stepwise(share.units, job.stop):
                     marker, pages = await asyncio.to_thread(_pages, workspace, pages_from, source, unit.id)
+                    if imported and pages:
+                        pages = await asyncio.to_thread(
+                            with_descriptions, workspace, imported, unit.id, pages, keep=keeps
+                        )
                     expected[unit.id] = marker.figures.expected
                     if not whole:
                         progress.correct(marker.figures.expected, exact=True)
@@ -103,7 +109,7 @@ async def describe(job: Job[FigureCommand]) -> None:
                 progress,
                 ready.admission,
                 caps_of(settings),
-                keep_known=keeps,
+                keep_known=keeps or bool(imported),
                 model=job.engines.model_state if settings.engine == HYBRID else None,
             )
             await stage.run(with_pages())
@@ -124,7 +130,7 @@ class Describe:
     progress: Progress  # receives the status of each figure
     admission: Admission  # bounds the bytes of figures that wait for the engine
     caps: Caps = NO_CAPS  # the user's limits on units, documents, and figures in progress
-    keep_known: bool = False  # whether descriptions that the page's model already gave are kept instead of requested
+    keep_known: bool = False  # whether figures keep descriptions that they already have (`Figure.described`)
     #: State of the model of a hybrid run, whose figures fail if it is lost after it has answered.
     model: ModelState | None = None
     _known: dict[bytes, FigureRecord] = field(default_factory=dict)

@@ -52,7 +52,7 @@ from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.generations import Generation, generations
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key, required_key
-from llm_ocr.workspace.publish import done_units, iter_markers, standing_marker
+from llm_ocr.workspace.publish import iter_markers, standing_marker
 from llm_ocr.workspace.stored import workspace_options
 from llm_ocr.workspace.summaries import correction
 
@@ -553,11 +553,7 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
     else:
         expected = await asyncio.to_thread(_expected_figures, workspace, key, pages_stage(settings))
 
-    def unfinished() -> list[int]:
-        done = done_units(workspace, name, published)
-        return [place for place in range(len(units)) if units.name(place) not in done]
-
-    left = await asyncio.to_thread(unfinished)
+    left = await asyncio.to_thread(units.without_marker, name, published)
     if left:
         nodes = [node for node in await asyncio.to_thread(ray.nodes) if node["Alive"]]
         size = size_of(settings, job.engines.engine, [node["Resources"] for node in nodes])
@@ -584,7 +580,7 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
     progress.begin(name, expected.pages, expected.done, estimated=bool(expected.estimated))
     while left:
         await crew.run(units)
-        before, left = left, await asyncio.to_thread(unfinished)
+        before, left = left, await asyncio.to_thread(units.without_marker, name, published)
         aborted = [place for place in left if units.name(place) in crew.aborted]
         if aborted and aborted == left:
             shown = [f"{units.name(place)} ({units[place].parts[0].relative})" for place in aborted[:5]]

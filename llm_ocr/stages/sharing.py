@@ -307,11 +307,9 @@ async def key_before(job: Job[Group], stage: str, wanted: str = "") -> str:
 
 def need_finished(workspace: Workspace, stage: str, key: str) -> None:
     """Raise `StageMissing` ("12 of 40 units not extracted") unless all units have a marker."""
-    done = done_units(workspace, stage, key)
     units = PlannedUnits(workspace)
-    missing = [name for name in map(units.name, range(len(units))) if name not in done]
-    if missing:
-        unread = {parse_unit_id(name)[0] for name in missing}
+    if missing := units.without_marker(stage, key):
+        unread = {parse_unit_id(units.name(place))[0] for place in missing}
         commands = [
             repair_command(workspace, generation)
             for generation in units.generations

@@ -7,14 +7,13 @@ Markers record published work. These files record paid work, including failed at
 """
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from llm_ocr.errors import ObjectNotFound, WorkspaceError
+from llm_ocr.errors import ObjectNotFound
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.codec import read_ahead
@@ -294,8 +293,8 @@ def all_series(workspace: Workspace) -> list[Series]:
 
     def read(name: str) -> Series | None:
         try:
-            series = _series_from_json(workspace.get_json(name))
-        except (ObjectNotFound, WorkspaceError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
+            series = _series_from_json(workspace.store.get(name))
+        except (ObjectNotFound, KeyError, TypeError, ValueError):
             return None  # auxiliary numbers: a damaged file must not prevent a report
         return replace(series, samples=thinned(series.samples, most))
 
@@ -304,44 +303,35 @@ def all_series(workspace: Workspace) -> list[Series]:
     )
 
 
-def _series_from_json(value: Mapping[str, Any]) -> Series:
+#: Number that charts can show.
+_Number = Annotated[float, Field(strict=True, ge=0, le=1e15)]
+
+
+class _Stored(BaseModel):
+    """Content of a series file: the samples by column."""
+
+    worker: str
+    stage: str
+    batch_id: str = ""
+    began: _Number
+    before: _Number = 0.0
+    first: _Number | None = None
+    samples: dict[str, Annotated[list[_Number | None], Field(max_length=10 * MOST)]]
+
+
+def _series_from_json(data: bytes) -> Series:
     """Parse the content of a file that `write_series` wrote.
 
     Raises:
-        KeyError: a field is missing.
-        TypeError: a value has the wrong type.
-        ValueError: a value is invalid.
+        KeyError: the spans are missing.
+        TypeError: a span is unknown.
+        ValueError: a value has the wrong type or is out of range, or columns have different lengths.
     """
-    columns = {name: list(column) for name, column in value["samples"].items() if name in _COLUMNS}
-    count = len(columns.setdefault("seconds", []))
-    if any(len(column) != count for column in columns.values()) or count > 10 * MOST:
-        raise ValueError("columns of different lengths, or too long")
+    stored = _Stored.model_validate_json(data)
+    columns = {name: column for name, column in stored.samples.items() if name in _COLUMNS}
     samples: list[Sample] = []
     for values in zip(*columns.values(), strict=True):
-        row = dict(zip(columns, values, strict=True))
-        counts = {name: int(_number(row.get(name, 0))) for name in COUNTS}
-        gauges: dict[str, Any] = {name: None if row.get(name) is None else _number(row[name]) for name in GAUGES}
-        samples.append(Sample(_number(row["seconds"]), **counts, **gauges))
-    first = value.get("first")
-    return Series(
-        worker=str(value["worker"]),
-        stage=str(value["stage"]),
-        batch_id=str(value.get("batch_id", "")),
-        began=_number(value["began"]),
-        before=_number(value.get("before", 0.0)),
-        first=None if first is None else _number(first),
-        samples=tuple(samples),
-    )
-
-
-def _number(value: object) -> float:
-    """Return a number that charts can show.
-
-    Raises:
-        ValueError: the value is not a number, or out of range.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"no number: {value!r}")
-    if not 0 <= value <= 1e15:
-        raise ValueError(f"out of range: {value!r}")
-    return float(value)
+        row: dict[str, Any] = dict(zip(columns, values, strict=True))
+        row |= {name: int(row[name]) for name in COUNTS if name in row}
+        samples.append(Sample(**row | {"seconds": float(row["seconds"])}))
+    return Series(**dict(stored) | {"samples": tuple(samples)})

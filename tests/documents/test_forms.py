@@ -1,7 +1,7 @@
 """Check boxes of forms are marks in the text; pages that stand for other content are named."""
 
 import pytest
-from making import pdf, stream, text, written
+from making import pages, pdf, stream, text, written
 from test_rendering import outcome, with_renderer
 
 FONTS = b"<</F 4 0 R/ZaDb 5 0 R>>"
@@ -82,6 +82,14 @@ def test_a_form_page_does_not_depend_on_what_was_read_before(tmp_path):
     for page in first.values():
         assert [words for words, _ in page.evidence.lines] == ["The number of the crane", "Value 4821"]
         assert [line.text for line in page.content.lines] == ["The number of the crane", "Value 4821"]
+
+
+def test_free_text_without_an_appearance_is_read(tmp_path):
+    note = b"<</Type/Annot/Subtype/FreeText/F 4/Rect[72 600 372 640]/DA(/Helv 12 Tf 0 g)/Contents(The fee is 48.20)>>"
+    file = pages(text("The number of the crane", y=700), attributes=b"/MediaBox[0 0 612 792]/Annots[%s]" % note)
+    page = read(tmp_path, file)
+    for lines in ([words for words, _ in page.evidence.lines], [line.text for line in page.content.lines]):
+        assert lines == ["The number of the crane", "The fee is 48.20"]
 
 
 XFA = b"/AcroForm<</Fields[]/XFA 6 0 R>>"

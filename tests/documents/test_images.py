@@ -136,6 +136,27 @@ def test_every_frame_of_a_tiff_is_a_page(tmp_path, picture):
     assert beyond is Reason.NO_SUCH_PAGE
 
 
+def test_a_fax_of_half_the_lines_has_its_full_height(tmp_path):
+    fax = Image.new("1", (800, 500), 1)
+    fax.save(tmp_path / "a.tif", compression="group4", dpi=(204, 98))
+    fax.save(tmp_path / "b.tif", compression="group4", dpi=(204, 196))
+    (half,) = rendered(str(tmp_path / "a.tif"), 1)
+    (fine,) = rendered(str(tmp_path / "b.tif"), 1)
+    assert (half.image.width, half.image.height) == (800, round(500 * 204 / 98))
+    assert (fine.image.width, fine.image.height) == (800, 500)
+
+
+@pytest.mark.parametrize("name", ["a.gif", "a.webp", "a.png"])
+def test_an_animation_is_not_the_whole_document(tmp_path, picture, name):
+    picture.save(tmp_path / name, save_all=True, append_images=[picture.rotate(180)], duration=500)
+    assert opened(str(tmp_path / name)) == 1
+    (animated,) = rendered(str(tmp_path / name), 1)
+    assert "only its first frame" in animated.stands_for
+    picture.save(tmp_path / name)
+    (still,) = rendered(str(tmp_path / name), 1)
+    assert still.stands_for == ""
+
+
 @pytest.mark.parametrize(
     ("name", "mode"),
     [

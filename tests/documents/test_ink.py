@@ -84,3 +84,10 @@ def test_blank_sheet_is_blank(name):
 @pytest.mark.parametrize("name", INKED)
 def test_sheet_with_ink_is_not_blank(name):
     assert not is_blank(encoded(picture(INKED[name]), "png", 90))
+
+
+def test_red_on_a_green_that_is_as_bright_is_ink():
+    page = Image.new("RGB", (WIDTH, HEIGHT), (0, 128, 0))
+    assert is_blank(encoded(page, "png", 90))
+    ImageDraw.Draw(page).text((100, 200), "The quay is closed", font=ImageFont.load_default(40), fill=(250, 0, 0))
+    assert not is_blank(encoded(page, "png", 90))

@@ -9,7 +9,7 @@ The ink comes from the image that was read (`documents.ink`). A page without any
 from collections.abc import Sequence
 from typing import Literal
 
-from llm_ocr.documents.ink import pixels_of
+from llm_ocr.documents.ink import leveled, pixels_of
 from llm_ocr.results.balance import MOST
 from llm_ocr.results.ledger.ink import Unread, Unsupported, compare_with_ink, cover_of
 from llm_ocr.results.ledger.layer import DIGITS, NUMBER, compare_with_layer
@@ -38,6 +38,8 @@ def account(
     if evidence.ink is None:
         return None
     black = pixels_of(evidence.ink, attempt.rotation)
+    if attempt.source == "ocr" and attempt.ocr is not None and attempt.ocr.skew:
+        black = leveled(black, attempt.ocr.skew)
     total = int(black.sum())
     letters = size_of([chunk for entry in texts for chunk in entry.chunks])
     if not total and not evidence.no_ink:  # a picture, whose ink cannot be told from its paper
@@ -62,7 +64,7 @@ def account(
         # The limits of ink are wider, because it is less certain.
         if unread.share <= MOST["ink"]:
             unread = Unread(0.0, unread.boxes)
-        if unsupported.share <= MOST["ink"]:
+        if by_layer or unsupported.share <= MOST["ink"]:  # a true layer has only words that the picture shows
             unsupported = Unsupported()
         unread = Unread(max(unread.share, lacking.share), [*lacking.boxes, *unread.boxes])
         unsupported = Unsupported(max(unsupported.share, foreign.share), [*unsupported.spans, *foreign.spans])

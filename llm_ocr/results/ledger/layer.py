@@ -1,6 +1,7 @@
 """Compare the answer with a true text layer."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -199,10 +200,17 @@ def _unknown_facts(
     """
     letters = "".join(filter(str.isalnum, folded("".join(text for text, _ in lines))))
     numbers, names, count = [], [], 0
-    for block, entry in own:
-        text = without_formulas(entry)
+    answer = [(block, without_formulas(entry)) for block, entry in own]
+    # The numbers of a table of addresses may follow each other otherwise in the layer.
+    more = Counter(digits for _, text in answer for _, digits in numbers_in(text))
+    more -= Counter(digits for text, _ in lines for _, digits in numbers_in(text))
+    for block, text in answer:
         for start, digits in numbers_in(text):
-            if any((block, at) in unknown for at in range(*start)) and not any(digits in word for word in left):
+            if (
+                digits in more
+                and any((block, at) in unknown for at in range(*start))
+                and not any(digits in word for word in left)
+            ):
                 numbers.append(Span(block, start[0], start[1]))
         for found in NAME.finditer(text):
             if found[0][0].isupper():

@@ -10,7 +10,7 @@ from llm_ocr.documents.ink import pixels_of as pixels_of_ink
 from llm_ocr.documents.text_layer import LIE, suspicious
 from llm_ocr.engines.trace import note, timed, tracing
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import SCAN, Attempt, Block, Box, EncodedImage, Page, PageContent, Reason, Status
+from llm_ocr.types import SCAN, Attempt, Block, BlockKind, Box, EncodedImage, Page, PageContent, Reason, Status
 from llm_ocr_cpu.figures import find_figures
 from llm_ocr_cpu.formulas import find_formulas
 from llm_ocr_cpu.layout import page_blocks
@@ -219,7 +219,8 @@ def _unread_lines(page: Page, content: PageContent, attempt: Attempt) -> list[tu
     ink = page.evidence.ink if page.evidence else None
     if ink is None or content.undrawn or content.with_invisible:
         return []
-    known = [box for block in attempt.blocks for box in (block.box, *block.continued)]
+    blocks = (block for block in attempt.blocks if block.kind is not BlockKind.FIGURE or block.box.area <= SCAN)
+    known = [box for block in blocks for box in (block.box, *block.continued)]
     known += [line.box.scaled(1 / content.width, 1 / content.height) for line in content.lines]
     return ink_without(known, pixels_of_ink(ink, 0))
 

@@ -569,6 +569,7 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     kept &= (size > 0) & (codes != _REMOVED)  # an invisible soft hyphen divides no word
     again, thick = _overprints(chars, codes, size, kept)
     kept &= ~again
+    kept[_underlines(codes, boxes, kept)] = False
     index = np.nonzero(kept)[0]
     gaps = np.cumsum(space)
     texts = _texts(codes, unmapped)
@@ -719,6 +720,26 @@ def _overprints(chars: Chars, codes: Ints, size: Floats, kept: Bools) -> tuple[B
         again[second[near]] = True
         repeated[first[near]] = True
     return again, repeated
+
+
+def _underlines(codes: Ints, boxes: Floats, kept: Bools) -> list[int]:
+    """Return the underscores below other characters: words are underlined, and fields filled in, in this way."""
+    marked = kept & (codes == ord("_"))
+    row = marked[2:] & marked[1:-1] & marked[:-2]  # an underscore in a name touches its neighbors
+    marks = np.unique(np.nonzero(row)[0][:, None] + (0, 1, 2))
+    if not len(marks):
+        return []
+    others = boxes[kept & (codes != ord("_"))]
+    others = others[np.argsort(others[:, 1] + others[:, 3])]
+    levels = (others[:, 1] + others[:, 3]) / 2
+    found = []
+    for at in marks.tolist():
+        x0, y0, x1, y1 = boxes[at].tolist()
+        across, down = (x1 - x0) / 8, (y1 - y0) / 4
+        first, end = np.searchsorted(levels, (y0 + down, y1 - down)).tolist()
+        if ((others[first:end, 0] < x1 - across) & (others[first:end, 2] > x0 + across)).any():
+            found.append(at)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,10 @@ import numpy as np
 import pypdfium2
 
 from llm_ocr.documents.pdf_objects import Objects, page_frame, page_links, page_objects
+from llm_ocr.documents.text_layer import without_lookalikes
 from llm_ocr.types import SCAN, Box, Line, PageContent, Script, Word
 from llm_ocr_cpu.pdf_glyphs import ASCENT, DESCENT, RTL_SPACE, Bools, Floats, Glyphs, Ints, glyphs_of, read_chars
+from llm_ocr_cpu.visibility import levels_of
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -553,7 +555,7 @@ def page_content(
     """
     frame = page_frame(page)
     found = objects or page_objects(page, frame)
-    chars = read_chars(page, frame, None if picture is None else np.asarray(picture.convert("L")), found.covered)
+    chars = read_chars(page, frame, None if picture is None else levels_of(picture), found.covered)
     shown = Box(0, 0, frame.width, frame.height)
     scan = any(shown.covered_by(raster.box) > SCAN for raster in found.rasters)
     lines, unmapped = _lines(glyphs_of(chars, frame.width, frame.height), scripts=not scan)
@@ -625,6 +627,7 @@ class _Composer:
             self._texts[index], self._spaced[index] = self._texts[index].lower(), False
             lowered.pop(index, None)
         joined = self._joined(order, lowered)
+        self._name_as_shown(joined)
         made = [self._word(members) for members in joined]
         total = sum(self._counts[index] for index in order)
         bold, italic = (2 * sum(self._faces[index][face] for index in order) > total for face in range(2))
@@ -637,6 +640,18 @@ class _Composer:
         stacked = segment.turn == 90 and self._glyphs.styles[self._glyphs.style[self._first[order[0]]]].angle == 0
         around = self._around(order)
         return Line(text, around, size, tuple(made), bold, italic, mono, stacked, scripts=scripts, parts=parts)
+
+    def _name_as_shown(self, joined: list[list[int]]) -> None:
+        """Replace letters of other scripts that look like those of their words."""
+        named = " ".join("".join(self._texts[index] for index in members) for members in joined)
+        shown = without_lookalikes(named)
+        at = 0
+        for members in joined if shown != named else ():
+            for index in members:
+                end = at + len(self._texts[index])
+                self._texts[index] = shown[at:end]
+                at = end
+            at += 1
 
     def _logo_letters(self, order: list[int]) -> list[int]:
         """Return the letters of the logos of TeX and LaTeX that are small in their names: the `a` and the `e`."""

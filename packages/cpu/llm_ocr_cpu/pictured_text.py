@@ -207,5 +207,5 @@ def _is_explained(shown: "Pixels", area: Box, lines: Sequence[Line], rules: Sequ
 def _is_running_text(lines: Sequence[Line], box: Box) -> bool:
     """Return whether most of the text is several lines of words across the picture."""
     wide = [line for line in lines if line.box.width > 0.5 * box.width and len(line.words) >= 4]
-    letters = sum(sum(map(str.isalpha, line.text)) for line in wide)
-    return len(wide) >= 3 and letters > _IN_TEXT * sum(len(line.text) for line in lines)
+    wide = [line for line in wide if 2 * sum(map(str.isalpha, line.text)) > len(line.text)]  # no labels of an axis
+    return len(wide) >= 3 and sum(len(line.text) for line in wide) > _IN_TEXT * sum(len(line.text) for line in lines)

@@ -34,8 +34,9 @@ _WITHIN = re.compile(f"(?<=[a-z])[{_SIGNS}](?=[a-z])")
 _BESIDE = re.compile(f"(?<=[a-z])[{_SIGNS}]|[{_SIGNS}](?=[a-z])")
 #: Fewest occurrences of a sign within words from which signs are also doubtful at the starts and ends of words.
 _OFTEN = 2
-#: Fonts that are compared with the image, words of each, and fewest letters and digits of such a word and of all.
-_FONTS, _WORDS, _LEAST_CHARACTERS, _LEAST_IN_ALL = 4, 3, 3, 4
+#: Fonts that are compared with the image, words of each, and fewest letters and digits of such a word, of a word with
+#: digits, and of all.
+_FONTS, _WORDS, _LEAST_CHARACTERS, _LEAST_WITH_DIGITS, _LEAST_IN_ALL = 4, 3, 3, 2, 4
 #: Characters of a word that are enough for a comparison.
 _LONG = 8
 #: Difference between a word and its reading if the font names its glyphs wrongly, and least confidence of the reading.
@@ -125,15 +126,16 @@ def _lies(image: "Pixels", content: PageContent, reader: "Reader", font: int, *,
     Some readings must be certain, unless the letters are `odd`: OCR does not know the script of the true ones.
     """
     places: dict[str, tuple[Line, int]] = {}
-    least = LEAST_HEIGHT * content.height / image.shape[0]
+    lowest = LEAST_HEIGHT * content.height / image.shape[0]
+    least = _LEAST_WITH_DIGITS if digits else _LEAST_CHARACTERS
     for line in content.lines:
         for place, word in enumerate(line.words):
             text = word.text
-            horizontal = not line.stacked and line.box.width > line.box.height >= least
+            horizontal = not line.stacked and line.box.width > line.box.height >= lowest
             if word.font != font or word.doubtful or not horizontal or not script_supported(text, reader.scripts):
                 continue
             signs = sum(map(str.isalnum, text)) or (len(text) if text.isascii() else 0)
-            if signs >= _LEAST_CHARACTERS and _has_digits(text) == digits:
+            if signs >= least and _has_digits(text) == digits:
                 places.setdefault(text, (line, place))
     # Longer words take more time and are no better samples.
     samples = sorted(places, key=lambda text: (len(text) > _LONG, -len(text)))[:_WORDS]

@@ -5,17 +5,22 @@ but the scan below it shows the same words. So the picture decides, not the way 
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Pixels = npt.NDArray[np.uint8]  # height x width, gray
+Pixels = npt.NDArray[np.uint8]  # height x width, gray; height x width x 4, gray and RGB, for a picture in color
 
-#: Largest difference of gray values, of 255, that is not visible.
-_UNSEEN = 8
+#: Largest difference of gray values, of 255, that is not visible, and of the values of a color: pale yellow on white is
+#: not visible, red on a green that is as bright is.
+_UNSEEN, _UNSEEN_COLOR = 8, 64
 #: Largest font size that is too small to read, in points and as a share of the page's longer side.
 _TINY, _TINY_SHARE = 2.0, 0.0024
 #: Height of text in pixels below which the picture does not show what is visible.
@@ -100,4 +105,15 @@ def _is_plain(picture: Pixels, scale: tuple[float, float], box: tuple[float, flo
     left, right = int(box[0] * scale[0]), int(box[2] * scale[0]) + 1
     top, bottom = int(box[1] * scale[1]), int(box[3] * scale[1]) + 1
     part = picture[max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)]
-    return part.size == 0 or int(part.max()) - int(part.min()) <= _UNSEEN
+    if part.size == 0:
+        return True
+    gray = part if part.ndim == 2 else part[..., 0]
+    if int(gray.max()) - int(gray.min()) > _UNSEEN:
+        return False
+    return part.ndim == 2 or int(np.ptp(part[..., 1:], axis=(0, 1)).max()) <= _UNSEEN_COLOR
+
+
+def levels_of(picture: "Image.Image") -> Pixels:
+    """Return the pixels of a picture for `unseen`."""
+    gray = np.asarray(picture.convert("L"))
+    return gray if picture.mode == "L" else np.dstack((gray, np.asarray(picture.convert("RGB"))))

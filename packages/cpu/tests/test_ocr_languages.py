@@ -17,7 +17,14 @@ from llm_ocr.engines import EngineOptions
 from llm_ocr.errors import LlmOcrError, UsageError
 from llm_ocr.types import EncodedImage, Page
 from llm_ocr_cpu.ocr import languages
-from llm_ocr_cpu.ocr.languages import LanguageModel, language_model, logical, scripts_of
+from llm_ocr_cpu.ocr.languages import (
+    SCRIPTS,
+    LanguageModel,
+    has_foreign_words,
+    language_model,
+    logical,
+    scripts_of,
+)
 from llm_ocr_cpu.ocr.models import find_models
 from llm_ocr_cpu.probe import script_supported
 from llm_ocr_cpu.reader import EmbeddedReader
@@ -253,3 +260,15 @@ def test_the_scripts_of_a_recognizer_are_those_of_its_letters():
     assert script_supported("plain", scripts)
     assert not script_supported("και", scripts)
     assert not script_supported("привет")
+
+
+@pytest.mark.parametrize(
+    ("reading", "expected"),
+    [
+        ("\u03a3\u03c5\u03bc\u03c6\u03c9\u03bd\u03b7 boat", True),
+        ("\u0394x = \u03b1\u03b2\u03b3 + \u03c3\u03c4", False),
+        ("Stra\u00dfe \u6e2f \uff21\uff22\uff23\uff24", False),
+    ],
+)
+def test_words_of_an_unsupported_script_are_no_reading(reading, expected):
+    assert has_foreign_words(reading, SCRIPTS) is expected

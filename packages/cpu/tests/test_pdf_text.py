@@ -50,6 +50,19 @@ def test_characters_beyond_the_limit_are_counted(monkeypatch):
     assert content_from_wire(content_to_wire(cut)).unread == cut.unread
 
 
+def test_a_word_has_letters_of_one_script():
+    cyrillic = [("T\u0430riff \u0430 b\u043ex", 72, 700)]
+    found = content(placed(cyrillic))
+    assert [word.text for line in found.lines for word in line.words] == ["Tariff", "a", "box"]
+
+
+def test_underscores_below_words_are_no_text():
+    drawn = text("Name: Alma Holt", x=72, y=700) + text("_" * 7, x=108, y=699)
+    assert texts(drawn) == ["Name: Alma Holt"]
+    for words in ("Name: ______", "the view FUNCTION_USAGE", "the word __init__"):
+        assert texts(text(words)) == [words]
+
+
 def test_a_line_has_words_a_size_and_a_box_with_y_down():
     (line,) = lines(text("Hello brave world", x=72, y=700, size=12))
     assert line.text == "Hello brave world"

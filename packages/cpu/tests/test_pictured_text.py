@@ -6,8 +6,9 @@ import pytest
 from ocr_pages import PROSE, content, needs_ocr, page, pixels, recogniser
 from test_reading import Ocr
 
+from llm_ocr.documents.ink import ink_of
 from llm_ocr.engines.trace import collected
-from llm_ocr.types import BlockKind, EncodedImage, Page
+from llm_ocr.types import BlockKind, EncodedImage, Evidence, Page
 from llm_ocr_cpu import ocr
 from llm_ocr_cpu.page import read_page
 
@@ -106,6 +107,41 @@ def test_a_picture_of_running_text_becomes_text():
     attempt, _ = read(note())
     assert set(kinds(attempt)) == {BlockKind.TEXT}
     assert " ".join(PROSE[:5]) in attempt.blocks[-1].text
+
+
+@needs_ocr
+def test_a_picture_of_sentences_with_numbers_becomes_text():
+    lines = [f"Clause {row} of the lease pays {48 + row}.20 crowns" for row in range(5)]
+    picture = drawing(*((text, 8, 110 - 16 * row, 11, "Helvetica") for row, text in enumerate(lines)))
+    attempt, _ = read(picture)
+    assert set(kinds(attempt)) == {BlockKind.TEXT}
+    assert [line.strip() for line in attempt.blocks[-1].text.splitlines()] == lines
+
+
+@needs_ocr
+def test_a_scan_below_a_line_of_text_is_read():
+    from PIL import Image
+    from reportlab.lib.utils import ImageReader
+
+    lines = [(text, 40, 500 - 30 * row, 12, "Helvetica") for row, text in enumerate(PROSE)]
+    sheet = Image.fromarray(pixels(page(*lines, width=420, height=590), longest=1200))
+
+    def decorate(canvas):
+        canvas.drawImage(ImageReader(sheet), 40, 20, 420, 590)
+
+    pdf = page(
+        ("Third appendix to the lease of the harbour", 40, 640, 12, "Helvetica"),
+        width=500,
+        height=700,
+        decorate=decorate,
+    )
+    shown, out = Image.fromarray(pixels(pdf, longest=1540)), io.BytesIO()
+    shown.save(out, "PNG")
+    image = EncodedImage(out.getvalue(), "image/png", shown.width, shown.height)
+    sheet_page = Page("d-p2", "d", 2, image, content(pdf), evidence=Evidence(ink_of(shown)))
+    attempt = read_page(sheet_page, recogniser, text_layer=True)
+    assert attempt.source == "ocr"
+    assert PROSE[0] in " ".join(block.text for block in attempt.blocks)
 
 
 @needs_ocr

@@ -123,10 +123,16 @@ def test_later_pages_compare_fonts_of_numbers_signs_and_accents(words, checked):
 
 
 @needs_ocr
-def test_wrong_digits_of_a_font_with_true_letters_are_read():
-    pdf = page(*prose(), ("Account 482 of 5150", 40, 280, 14, "Helvetica-Bold"))
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ("Account 482 of 5150", {"482": "715", "5150": "8483"}),
+        ("The boats pay 48 and 21 for 50 nights", {"48": "71", "21": "54", "50": "83"}),
+    ],
+)
+def test_wrong_digits_of_a_font_with_true_letters_are_read(words, wrong):
+    pdf = page(*prose(), (words, 40, 280, 14, "Helvetica-Bold"))
     layer = content(pdf)
-    wrong = {"482": "715", "5150": "8483"}
     lines = tuple(
         replace(line, words=words, text=" ".join(word.text for word in words))
         for line in layer.lines

@@ -7,6 +7,7 @@ from ocr_pages import PROSE, needs_ocr, recogniser
 from llm_ocr.documents.images import encoded
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.page_wire import page_from_wire, page_to_wire
+from llm_ocr.results.quality.scoring import FITTED, rated
 from llm_ocr.types import Evidence, Page, Status
 from llm_ocr_cpu.page import read_page
 from llm_ocr_cpu.pdf_text import page_content
@@ -43,6 +44,16 @@ def test_one_line_drawn_without_text_is_read_on_a_full_page():
     assert (attempt.status, attempt.source) == (Status.OK, "text-layer")
     assert PAID in lines(attempt)
     assert " ".join(lines(attempt)).count(PROSE[0]) == 4
+
+
+@needs_ocr
+def test_a_scan_that_lies_oblique_is_ok():
+    picture = pypdfium2.PdfDocument(pages(LAYER))[0].render(scale=2).to_pil().convert("RGB")
+    sheet = picture.rotate(9, fillcolor="white")
+    page = Page("p", "d", 1, encoded(sheet, "png", 90), None, "x.png", Evidence(ink_of(sheet)))
+    attempt, *_ = rated(page, read_page(page, recogniser, text_layer=True), FITTED)
+    assert PROSE[0] in " ".join(lines(attempt))
+    assert attempt.status is Status.OK
 
 
 def scan(strips=1):

@@ -28,6 +28,7 @@ def texts(found):
 SECRET_LINE = text(SECRET, y=600)
 HIDDEN = {
     "white on white": b"1 g " + SECRET_LINE + b" 0 g",
+    "pale yellow": b"1 1 .9 rg " + SECRET_LINE + b" 0 g",
     "almost white": b".985 g " + SECRET_LINE + b" 0 g",
     "drawn invisibly": b"3 Tr " + SECRET_LINE + b" 0 Tr",
     "tiny": text(SECRET, y=600, size=1),
@@ -55,6 +56,7 @@ def test_invisible_words_are_left_out_and_counted(way):
         text(SECRET, matrix="0 1 -1 0 60 300"),
         text(SECRET, matrix="0.9 0.4 -0.4 0.9 60 300"),
         SECRET_LINE + b" 1 0 0 RG 60 590 300 30 re S",
+        b"0 .5 0 rg 60 590 300 30 re f .98 0 0 rg " + SECRET_LINE,  # as bright as the ground
     ],
 )
 def test_small_pale_and_white_print_that_is_seen_stays(drawn):

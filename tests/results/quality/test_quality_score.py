@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
-from llm_ocr.documents.ink import ink_of
+from llm_ocr.documents.ink import ink_of, pixels_of, place_of
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.results.quality.scoring import FITTED, Limits, rated
@@ -460,6 +460,33 @@ def test_text_of_a_page_without_ink_is_never_ok(paper, read):
     assert {span.block for span in ledger.unsupported} == {
         n for n, block in enumerate(read.blocks) if block.text or block.inside
     }
+
+
+def test_numbers_between_other_neighbors_are_supported(paper, read):
+    labels = [
+        ("Skipper Brask 19", "23 Quay Street", "4819 Malmby"),
+        ("Skipper Pell 20", "24 Quay Street", "4820 Malmby"),
+    ]
+    lines = tuple((line, Box(0.1, 0.1 * at, 0.4, 0.1 * at + 0.02)) for at, line in enumerate(sum(labels, ()), start=1))
+    page = replace(paper, evidence=replace(paper.evidence, lines=lines))
+    rows = "\n".join("   ".join(row) for row in zip(*labels, strict=True))
+    answer = replace(read, source="text-layer", blocks=(Block(BlockKind.TEXT, Box(0, 0, 1, 0.99), rows),))
+    assert not scored(page, answer)[1].unsupported
+    answer = replace(answer, blocks=(replace(answer.blocks[0], text=rows.replace("24 Quay", "25 Quay")),))
+    assert scored(page, answer)[1].unsupported
+
+
+def test_faint_text_that_a_true_layer_has_is_supported(paper, read):
+    assert paper.evidence is not None and paper.evidence.ink is not None
+    black = pixels_of(paper.evidence.ink, 0).copy()
+    block = next(block for block in read.blocks if len(block.text) > 100)
+    black[place_of(block.box, *black.shape)] = False
+    rows, width = np.packbits(black, axis=1).tobytes(), black.shape[1]
+    faint = replace(paper.evidence, ink=InkMap(width, black.shape[0], zlib.compress(rows), False))
+    layer = replace(read, source="text-layer")
+    assert rated(replace(paper, evidence=faint), layer, FITTED)[0].status is Status.OK
+    without = replace(paper, evidence=replace(faint, lines=()))
+    assert rated(without, layer, FITTED)[0].reason is Reason.UNSUPPORTED
 
 
 def test_text_of_a_picture_without_measurable_ink_is_ok(paper, read):

@@ -12,7 +12,7 @@ import unicodedata
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -181,6 +181,8 @@ _SHARED = (
 SCRIPTS = frozenset(("LATIN", "CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "BOPOMOFO", *_SHARED))
 #: Minimum number of letters of a script in an alphabet; fewer are symbols, such as the Greek letters of formulas.
 _LETTERS = 25
+#: Fewest adjacent letters of a script that a recognizer does not support, although it has some letters of it.
+_FOREIGN = 4
 
 
 def scripts_of(alphabet: Iterable[str]) -> frozenset[str]:
@@ -188,6 +190,16 @@ def scripts_of(alphabet: Iterable[str]) -> frozenset[str]:
     letters = (c for characters in alphabet for c in characters if c.isalpha())
     counts = Counter(unicodedata.name(c, "?").split(" ", 1)[0] for c in letters)
     return frozenset((*(script for script, count in counts.items() if count >= _LETTERS), *_SHARED))
+
+
+def has_foreign_words(text: str, scripts: Set[str]) -> bool:
+    """Return whether a reading has a word of another script; a few letters of it, as in formulas, are symbols."""
+    if text.isascii():
+        return False
+    words = "".join(
+        "x" if c.isalpha() and unicodedata.name(c, "?").split(" ", 1)[0] not in scripts else " " for c in text
+    )
+    return _FOREIGN * "x" in words
 
 
 # Order of right-to-left scripts: the recognizers return characters from left to right. rapidocr 3.10 reorders their

@@ -10,6 +10,7 @@ import numpy as np
 from llm_ocr.types import Box, Line
 from llm_ocr_cpu.ocr import OcrPage
 from llm_ocr_cpu.ocr.detect import Detector, Pixels, Quad, parted_at_gutters
+from llm_ocr_cpu.ocr.languages import has_foreign_words
 from llm_ocr_cpu.ocr.leveling import bend_of, flattened, leveled, skew_of
 from llm_ocr_cpu.ocr.models import RecogniserModel
 from llm_ocr_cpu.ocr.recognise import (
@@ -169,7 +170,7 @@ class PageReading:
             quad = _roomy(tight)
             crop = cut_out(image, quad)
             reading = known.get(tight) or (self._read_standing(crop) if quad.tall else self.reader.read(crop))
-            if not is_text(reading):
+            if not is_text(reading) or has_foreign_words(reading.text, self.reader.scripts):
                 across, down = tight.width / 2, tight.height / 2
                 unread.append(Box(tight.x - across, tight.y - down, tight.x + across, tight.y + down))
             elif quad.tall and (rows := self._stacked(image, quad, crop, reading)):

@@ -1,0 +1,50 @@
+"""Text is what a page shows, whatever `/ActualText` says of it."""
+
+import pytest
+from making import pages, text, written
+from test_rendering import outcome, with_renderer
+
+from llm_ocr.documents.marked_text import contradicts
+
+
+@pytest.mark.parametrize(
+    ("told", "drawn", "expected"),
+    [
+        ("7154.83", "4821.50", True),
+        ("9917.36", "917.36", True),
+        ("Secret order", "Visible clause", True),
+        ("ffi", "\ufb03", False),
+        ("ffi", "f", False),  # the font names the first letter of a ligature
+        ("\u00e9", "e\u0301", False),
+        ("Alma", "ALMA", False),
+        ("\u2713", "4", False),  # a sign of a font for signs
+        ("4821.50", "\ue004\ue008", False),
+        (
+            "\u0634\u0631\u0643\u0629",
+            "\u0629\u0643\u0631\u0634",
+            False,
+        ),  # the order of the glyphs is not that of the text
+        ("\u00ad", "-", False),
+    ],
+)
+def test_actual_text_must_have_the_glyphs_numbers_and_letters(told, drawn, expected):
+    assert contradicts(told, drawn) is expected
+
+
+def marked(told: str, drawn: bytes) -> bytes:
+    return b"/Span <</ActualText <feff%s>>> BDC %sEMC " % (told.encode("utf-16-be").hex().encode(), drawn)
+
+
+def test_contradicted_actual_text_is_not_read(tmp_path):
+    amount = marked("7154.83", text("4821.50", x=300, y=600))
+    parts = text("Opens at ", y=560) + marked(
+        "nine o'clock", text("nine o'", x=122, y=560) + text("clock", x=160, y=560)
+    )
+    page = text("Total due", y=600) + amount + parts
+    file = written(tmp_path / "a.pdf", pages(text("Sheet 1", y=600), page))
+    read = with_renderer(lambda renderer: outcome(renderer, file, 2), text_layer=True)
+    layer = " ".join(words for words, _ in read.evidence.lines)
+    lines = " ".join(line.text for line in read.content.lines)
+    for found in (layer, lines):
+        assert "4821.50" in found and "7154" not in found
+        assert found.count("clock") == 1
