@@ -31,10 +31,12 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
     told. If of two texts the lower one is visible, the upper one may be in a layer that is off.
     """
     texts, page_area = objects.texts_at, frame.width * frame.height
-    if any(image.box.area > SCAN * page_area for image in objects.images_at):
-        return  # older OCR of a scan may be drawn below it
-    below = _below_pictures(objects)
-    pairs = _pairs(frame, [text.box for text in texts]) if 1 < len(texts) <= _MOST_TEXTS else []
+    # Older OCR of a scan may be drawn below it.
+    scan = max((image.order for image in objects.images_at if image.box.area > SCAN * page_area), default=-1)
+    above = [at for at, text in enumerate(texts) if text.order > scan]
+    below = [at for at in _below_pictures(objects) if texts[at].order > scan]
+    found = _pairs(frame, [texts[at].box for at in above]) if 1 < len(above) <= _MOST_TEXTS else []
+    pairs = [(above[one], above[other], place) for one, other, place in found]
     if not (below or pairs):
         return
     words = texts_of_objects(page, texts, {*below, *(at for one, other, _ in pairs for at in (one, other))})
@@ -43,10 +45,10 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
     lower: dict[int, list[Box]] = {at: [] for at in below}
     for one, _, place in pairs:
         lower.setdefault(one, []).append(place)
-    found = _hidden(page, frame, objects, lower, words)
+    hidden = _hidden(page, frame, objects, lower, words)
     upper: dict[int, list[Box]] = {}
     for one, other, place in pairs:
-        if one not in found:
+        if one not in hidden:
             upper.setdefault(other, []).append(place)
     _hidden(page, frame, objects, upper, words)
 

@@ -725,21 +725,24 @@ def _overprints(chars: Chars, codes: Ints, size: Floats, kept: Bools) -> tuple[B
 def _underlines(codes: Ints, boxes: Floats, kept: Bools) -> list[int]:
     """Return the underscores below other characters: words are underlined, and fields filled in, in this way."""
     marked = kept & (codes == ord("_"))
-    row = marked[2:] & marked[1:-1] & marked[:-2]  # an underscore in a name touches its neighbors
-    marks = np.unique(np.nonzero(row)[0][:, None] + (0, 1, 2))
-    if not len(marks):
+    inner = 1 + np.nonzero(marked[2:] & marked[1:-1] & marked[:-2])[0]  # those at the ends touch letters of a name
+    if not len(inner):
         return []
-    others = boxes[kept & (codes != ord("_"))]
+    others = boxes[kept & ~marked]
     others = others[np.argsort(others[:, 1] + others[:, 3])]
     levels = (others[:, 1] + others[:, 3]) / 2
-    found = []
-    for at in marks.tolist():
+
+    def is_below(at: int) -> bool:
         x0, y0, x1, y1 = boxes[at].tolist()
         across, down = (x1 - x0) / 8, (y1 - y0) / 4
         first, end = np.searchsorted(levels, (y0 + down, y1 - down)).tolist()
-        if ((others[first:end, 0] < x1 - across) & (others[first:end, 2] > x0 + across)).any():
-            found.append(at)
-    return found
+        return bool(((others[first:end, 0] < x1 - across) & (others[first:end, 2] > x0 + across)).any())
+
+    below = [at for at in inner.tolist() if is_below(at)]
+    return [
+        *below,
+        *(end for end in {at + step for at in below for step in (-1, 1)}.difference(below) if is_below(end)),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

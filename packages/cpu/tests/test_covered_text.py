@@ -32,6 +32,7 @@ def read(drawn, **attributes):
         (OLD + b"1 g 128 594 47 18 re f 0 g " + text("4821.50", x=129, y=600), (["The fee is 4821.50 crowns"], 7)),
         (OLD + b"q 300 0 0 30 70 590 cm /X Do Q", ([], 21)),
         (b"q 300 0 0 30 70 590 cm /X Do Q 3 Tr " + NEW, (["The fee is 4821.50 crowns"], 0)),  # OCR of the picture
+        (b"q 612 0 0 580 0 0 cm /X Do Q " + OLD + WHITE + NEW, (["The fee is 4821.50 crowns"], 21)),  # on a background
         (NEW + text("The fee is 4821.50 crowns", x=72.3, y=600), (["The fee is 4821.50 crowns"], 0)),  # looks bold
         (OLD + text("7154.83", x=300, y=600), (["The fee is 7154.83 crowns", "7154.83"], 0)),
     ],

@@ -59,7 +59,7 @@ def test_a_word_has_letters_of_one_script():
 def test_underscores_below_words_are_no_text():
     drawn = text("Name: Alma Holt", x=72, y=700) + text("_" * 7, x=108, y=699)
     assert texts(drawn) == ["Name: Alma Holt"]
-    for words in ("Name: ______", "the view FUNCTION_USAGE", "the word __init__"):
+    for words in ("Name: ______", "the view FUNCTION_USAGE", "the word __init__", "the file firms___a"):
         assert texts(text(words)) == [words]
 
 
