@@ -260,8 +260,8 @@ def retry_failed(
 def repair(*, workspace: str | Path, progress: Progress | None = BARS, **settings: "Unpack[RepairKeywords]") -> Run:
     """Read bad pages again with other settings. Of each page, the better result counts.
 
-    By default, all failed and degraded pages are read. Describe and Assemble follow if they have run before. After an
-    interruption, the same call continues.
+    By default, all failed and degraded pages are read, but none twice with the same settings unless it failed or its
+    server did. Describe and Assemble follow if they have run before. After an interruption, the same call continues.
 
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.

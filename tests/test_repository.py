@@ -79,7 +79,7 @@ OF_OTHERS = {
     "stages/start_checks.py": {"--quantization", "--recommend"},  # the last of `llm-ocr models`
     "storage/gcs/errors.py": {"--location", "--project"},
     "storage/s3/client.py": {"--x-s3"},
-    "storage/s3/errors.py": {"--profile"},
+    "storage/s3/errors.py": {"--profile", "--endpoint-url"},  # of aws
     "workspace/verdict.py": {"--gpu-memory-utilization", "--max-num-seqs", "--renderer-num-workers"},
 }
 STYLE = re.compile(r"--(?:c\d|back|card|ink|soft|rule|ok|degraded|failed|left|c)\b")

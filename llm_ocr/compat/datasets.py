@@ -15,7 +15,7 @@ from typing import Any
 
 from llm_ocr.config.groups import Group
 from llm_ocr.config.models import InputCommand
-from llm_ocr.errors import ObjectNotFound, StorageError, UsageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.errors import ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
 from llm_ocr.results.schema import ObjectFile
 from llm_ocr.storage import DEFAULT_OPTIONS, ObjectStore, StoreOptions, open_store
 from llm_ocr.storage.hf import parse
@@ -389,16 +389,12 @@ def input_of(settings: Group) -> InputDataset | None:
     inner, outer = _place(store_url(given), options), _place(workspace, options)
     if inner != outer and not inner.startswith(f"{outer}/"):
         return open_input(given, options)
-    try:
-        Workspace.open(workspace, options=own)
-    except WorkspaceMismatch:
-        raise
-    except WorkspaceError as error:
+    if missing := Workspace.missing(workspace, own):
         raise UsageError(
             f"`input={given}` is inside {workspace}, which is not a workspace of llm-ocr",
             hint="Set `workspace=URL` (or S3_OUTPUT_URI, GCS_OUTPUT_URI, HF_REPO_ID) to a new workspace. It receives "
             "the pages of the input.",
-        ) from error
+        ) from missing
     return None
 
 

@@ -16,7 +16,7 @@ from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import Found, find_documents, own_results_text, sampled
 from llm_ocr.engines.vlm import reader as model
 from llm_ocr.engines.vlm.reader import SOURCE
-from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.errors import StageMissing, UsageError
 from llm_ocr.plugins import ENGINES
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.counting import PageCounter
@@ -80,8 +80,10 @@ async def find(settings: PlanSettings, command: str) -> Found | None:
             f"{', '.join(chosen)}: no source to select from",
             hint="The existing plan of the workspace is used unchanged. Name the sources, or remove the setting.",
         )
-    if command != "extract" and (missing := await asyncio.to_thread(_no_workspace, settings)):
-        raise UsageError(f"no source, and {missing.args[0]}", hint=_NAME_SOURCES) from missing
+    if command != "extract":
+        missing = await asyncio.to_thread(Workspace.missing, settings.workspace, workspace_options(settings))
+        if missing:
+            raise UsageError(f"no source, and {missing.args[0]}", hint=_NAME_SOURCES) from missing
     return None
 
 
@@ -112,17 +114,6 @@ def _found(settings: PlanSettings) -> Found:
     if settings.sample is None:
         return found
     return replace(found, documents=sampled(found.documents, settings.sample, settings.seed))
-
-
-def _no_workspace(settings: PlanSettings) -> WorkspaceError | None:
-    """Return why there is no workspace; None if there is one. Raises `WorkspaceMismatch`."""
-    try:
-        Workspace.open(str(settings.workspace), options=workspace_options(settings))
-    except WorkspaceMismatch:
-        raise
-    except WorkspaceError as error:
-        return error
-    return None
 
 
 async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -> PlanResult:
@@ -245,7 +236,7 @@ async def _preview(settings: PlanSettings, engine: str, progress: Progress) -> P
     if found is None:
         raise UsageError("no source to count", hint=_NAME_SOURCES)
     remote = Remote(settings)
-    missing = await asyncio.to_thread(_no_workspace, settings)
+    missing = await asyncio.to_thread(Workspace.missing, settings.workspace, workspace_options(settings))
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
         url = str(Path(folder) / "workspace") if missing else str(settings.workspace)
         options = StoreOptions() if missing else workspace_options(settings)

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -49,25 +49,14 @@ SEARCH = 10
 #: Share of a GPU's memory from which it counts: a GPU without a model would lower the mean.
 _HOLDS_MODEL = 0.1
 
-#: Kinds of processes by the fields of `Usage`. vLLM names its processes with setproctitle ("VLLM::EngineCore_DP0").
+#: Kinds of processes. vLLM names its processes with setproctitle ("VLLM::EngineCore_DP0").
 _ENGINE, _INTAKE = b"VLLM::EngineCore", b"VLLM::APIServer"
 #: Renderers are Python modules of this package.
 _RENDERER = f"\0-m\0{MODULE}".encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Use since the reading before; None if unknown.
-
-    `client_cores` is of this process. `renderer_cores`, `intake_cores`, and `engine_cores` are means per process of
-    renderers, API servers, and engine cores below this process. `gpu` is the mean utilization of their GPUs, 0..1.
-    """
-
-    client_cores: float | None = None
-    renderer_cores: float | None = None
-    intake_cores: float | None = None
-    engine_cores: float | None = None
-    gpu: float | None = None
+#: Use since the reading before, by the fields of `Sample` in `USES`; without those that are unknown.
+Usage = Mapping[str, float]
 
 
 class UsageMeter:
@@ -107,19 +96,15 @@ class UsageMeter:
         times = {pid: used for pid in self._kinds if (used := self._seconds(pid)) is not None}
         before, self._before = self._before, times
         if seconds <= 0:
-            return Usage()
+            return {}
         cores: dict[str, list[float]] = {}
         for pid, used in times.items():
             if pid in before:
-                cores.setdefault(self._kinds[pid], []).append((used - before[pid]) / seconds)
-        means: Mapping[str, float] = {kind: sum(values) / len(values) for kind, values in cores.items()}
-        return Usage(
-            client_cores=client / seconds,
-            renderer_cores=means.get("renderer"),
-            intake_cores=means.get("intake"),
-            engine_cores=means.get("engine"),
-            gpu=self._gpu() if "engine" in means else None,
-        )
+                cores.setdefault(f"{self._kinds[pid]}_cores", []).append((used - before[pid]) / seconds)
+        use = {kind: sum(values) / len(values) for kind, values in cores.items()} | {"client_cores": client / seconds}
+        if "engine_cores" in use and (gpu := self._gpu()) is not None:
+            use["gpu"] = gpu
+        return use
 
     def _search(self) -> dict[int, str]:
         """Return the kind of each process below this one that has a kind."""
@@ -212,7 +197,7 @@ class Sampler:
         self._known = self._counts()
         self._seen: Sample | None = None  # the current, incomplete sample
         self._samples: tuple[Sample, ...] = ()
-        self._usage = Usage()
+        self._usage: Usage = {}
         self.first: float | None = None  # seconds until the first item ended
 
     def count(self, status: Status) -> None:
@@ -223,7 +208,7 @@ class Sampler:
 
     def tick(self, usage: Usage | None = None) -> None:
         """Read the numbers. The gauges and the use, if given, apply to the time since the last read."""
-        self._usage = usage or self._usage
+        self._usage = self._usage if usage is None else usage
         now = self._clock()
         if now <= self._since:
             return
@@ -234,7 +219,7 @@ class Sampler:
         if self._load is not None:
             values = asdict(self._load())
             gauges = {name: None if values[name] is None else float(values[name]) for name in LOADS}
-            gauges |= asdict(self._usage)
+            gauges |= self._usage
         passed = Sample(seconds, **gone, **gauges)
         self._seen = passed if self._seen is None else merged(self._seen, passed)
         if self._seen.seconds >= self._every:

@@ -20,7 +20,7 @@ from llm_ocr.config.groups import (
     ShardSettings,
     WorkspaceSettings,
 )
-from llm_ocr.errors import StageMissing, StorageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.errors import StageMissing, StorageError, WorkspaceError
 from llm_ocr.scheduling.follow import Pauses, Published, Ready, followed
 from llm_ocr.scheduling.leases import DEFAULT_SECONDS, LeaseOptions, Leases
 from llm_ocr.scheduling.scanner import Groups, PlannedUnits, Units, UnitScanner
@@ -353,13 +353,7 @@ def await_workspace(settings: WorkspaceSettings, say: Callable[[str], None]) -> 
         return
 
     def exists() -> bool:
-        try:
-            Workspace.open(settings.workspace, options=workspace_options(settings)).close()
-        except WorkspaceMismatch:
-            raise
-        except WorkspaceError:
-            return False
-        return True
+        return Workspace.missing(settings.workspace, workspace_options(settings)) is None
 
     run_blocking(lambda: _waited(exists, f"a workspace at {settings.workspace}", say))
 

@@ -59,6 +59,22 @@ class Workspace:
         return cls.on(open_store(url, options), create)
 
     @classmethod
+    def missing(cls, url: str, options: StoreOptions) -> WorkspaceError | None:
+        """Return why there is no workspace at `url`; None if there is one. See `open`.
+
+        Raises:
+            WorkspaceMismatch: the workspace has a newer format.
+            StorageError: the store cannot be used.
+        """
+        try:
+            cls.open(url, options=options).close()
+        except WorkspaceMismatch:
+            raise
+        except WorkspaceError as error:
+            return error
+        return None
+
+    @classmethod
     def on(cls, store: ObjectStore, create: bool = False) -> Self:
         """Open the workspace in `store`.
 

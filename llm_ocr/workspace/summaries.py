@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, PlainSerializer, StrictBool, StrictInt
 from llm_ocr.results.balance import ink_totals
 from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.results.routing import GAIN
-from llm_ocr.types import Counts, FieldsRecord, FigureRecord, InkTotals, PageRecord, Repeated, Status, Unit
+from llm_ocr.types import Counts, FieldsRecord, FigureRecord, InkTotals, PageRecord, Repeated, Status, Totals, Unit
 
 #: Upper limit of failures in a marker; the rows contain all of them.
 MOST_EXAMPLES = 5
@@ -256,7 +256,7 @@ def rank(page: WeakPage) -> tuple[float, str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Again(Totals):
     """Pages that finished units of a retry read again, and pages that were given up before.
 
     The older row of `kept` pages is effective, or both rows are failed. The rows of `equal` pages are equally good.
@@ -266,10 +266,6 @@ class Again:
     kept: int = 0
     equal: int = 0
     given_up: int = 0
-
-    def __add__(self, other: "Again") -> "Again":
-        kept, equal, given_up = self.kept + other.kept, self.equal + other.equal, self.given_up + other.given_up
-        return Again(self.read + other.read, kept, equal, given_up)
 
 
 def read_again(summary: Summary) -> Again:

@@ -190,6 +190,9 @@ def test_repair_whose_server_is_gone_can_be_given_up(folder):
     assert stopped.returncode == 1
     assert f"to keep the earlier results: llm-ocr repair -w {folder / 'out'} --give-up" in stopped.stderr
 
+    unfinished = "0 better, 0 kept (unfinished: the same command continues, and repair --give-up ends it)"
+    assert unfinished in cli("status", "-w", "out", cwd=folder).stdout
+
     idle = cli("repair", "-w", "out", "--give-up", *OCR, cwd=folder)
     assert idle.returncode == 2
     assert "--text-layer has no effect with --give-up" in idle.stderr

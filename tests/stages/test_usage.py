@@ -27,14 +27,16 @@ def test_processes_of_server_and_renderers_are_told_apart() -> None:
     usage = meter.read()
     with subprocess.Popen([sys.executable, "-c", PROCESSES], start_new_session=True) as server:
         try:
-            while not (usage.engine_cores and usage.renderer_cores):  # the kernel counts in steps of 10 ms
+            while not (
+                usage.get("engine_cores") and usage.get("renderer_cores")
+            ):  # the kernel counts in steps of 10 ms
                 time.sleep(0.05)
                 usage = meter.read()
         finally:
             os.killpg(server.pid, signal.SIGKILL)
-    assert usage.intake_cores is not None
-    assert usage.client_cores is not None
-    assert usage.gpu == 0.38
+    assert usage.get("intake_cores") is not None
+    assert usage.get("client_cores") is not None
+    assert usage.get("gpu") == 0.38
 
 
 def test_without_a_server_the_gpu_is_not_asked() -> None:
@@ -42,7 +44,7 @@ def test_without_a_server_the_gpu_is_not_asked() -> None:
         raise AssertionError
 
     meter = UsageMeter(gpu=ask)
-    assert (meter.read().gpu, meter.read().engine_cores) == (None, None)
+    assert (meter.read().get("gpu"), meter.read().get("engine_cores")) == (None, None)
 
 
 class Driver:

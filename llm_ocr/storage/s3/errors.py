@@ -75,10 +75,11 @@ def _advice(error: Any, code: str, status: int, context: Context) -> Advice:
     bucket, server, options = context.bucket, context.server, context.options
     message = error.response.get("Error", {}).get("Message") or ""
     if code == "NoSuchBucket":
+        there = f" --endpoint-url {context.endpoint}" if context.endpoint else ""
         return Advice(
             f"there is no bucket {bucket} at {server}",
-            f"Create it (aws s3 mb s3://{bucket}) or correct the name in the URL. A bucket of another service needs "
-            f"{options.named('endpoint')}.",
+            f"Create it (aws s3 mb s3://{bucket}{there}) or correct the name in the URL. A bucket of another service "
+            f"needs {options.named('endpoint')}.",
         )
     if code in _REGION:
         headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
