@@ -1,6 +1,6 @@
 """Measure which inventions and omissions the ledger of a page finds, and how often it blames good answers.
 
-    python benchmarks/truth_factory/measure.py --half held-out --seed 7 --pages 80 --scans 40 --folder T --only-generate
+    python benchmarks/truth_factory/measure.py --half held-out --seed 8 --pages 80 --scans 40 --folder T --only-generate
     python benchmarks/losses.py T --readings FOLDER --documents PDFS --output benchmarks/results/losses.json
 
 The pages are generated, so that their text is known exactly: digital pages with a text layer, and damaged scans of them
@@ -53,12 +53,16 @@ Blocks = tuple[Block, ...]
 LINE, SHORT_LINE = 80, 40
 #: Least share of a page's text in each of two columns.
 COLUMN = 0.25
+#: Letters and digits of a short row of a table: at least, and fewer than.
+LETTERS = (10, 30)
 #: Share of the page that a cut edge takes away.
 EDGE = 0.15
 #: Similarity to the truth from which the embedded engine's answer is a good one.
 SIMILAR = 0.97
 #: Characters of an answer that can be damaged.
 ENOUGH = 400
+_ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+_SPANS_ROWS = re.compile(r'rowspan="?[2-9]')
 #: Pages of each real document.
 DOCUMENT_PAGES = "1-6"
 
@@ -161,6 +165,22 @@ def omitted_table(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged 
     return _without(blocks, [[n] for n, block in enumerate(blocks) if block.kind is BlockKind.TABLE], rng)
 
 
+def omitted_row(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Leave out a row within a table that has fewer letters than a passage of the ledger."""
+    found = [
+        (number, row.span())
+        for number, block in enumerate(blocks)
+        if block.kind is BlockKind.TABLE and not _SPANS_ROWS.search(block.text)
+        for row in list(_ROW.finditer(block.text))[1:-1]
+        if LETTERS[0] <= sum(map(str.isalnum, plain(row[0]))) < LETTERS[1]
+    ]
+    if not found:
+        return None
+    number, (start, end) = rng.choice(found)
+    text = blocks[number].text
+    return Damaged(_with(blocks, number, text[:start] + text[end:]), lost=_places(blocks[number]))
+
+
 def cut_edge(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
     """Leave out all text near one edge of the page, as an image that was cut would."""
     kept: list[Block] = []
@@ -202,6 +222,7 @@ DAMAGES: dict[str, Damage] = {
     "paragraph omitted": omitted_paragraph,
     "column omitted": omitted_column,
     "table omitted": omitted_table,
+    f"table row omitted, {LETTERS[0]} to {LETTERS[1] - 1} letters": omitted_row,
     "page edge omitted": cut_edge,
 }
 BLANK = "page invented on a blank leaf"
@@ -543,7 +564,7 @@ def _faults(sample: Sample, style: str, evidence: Verify, others: Sequence[Block
         return *_verdict(page, attempt, evidence), answer
 
     good = own.blocks if own else sample.truth
-    blamed, ledger, detail, _ = verdict(good)
+    blamed, ledger, detail, right = verdict(good)
     verified = ledger is not None and ledger.verified_by == evidence
     yield Judged(kind, evidence, style, "", blamed, False, page.id, detail, verified)
     if blamed or not verified or style not in (*DAMAGED, OWN):
@@ -554,6 +575,8 @@ def _faults(sample: Sample, style: str, evidence: Verify, others: Sequence[Block
         if bad is None:
             continue
         found, ledger, detail, answer = verdict(bad.blocks)
+        if answer == right:  # the parser left out the copy
+            continue
         yield Judged(kind, evidence, style, name, found, _is_marked(ledger, bad, answer), page.id, detail)
 
 
