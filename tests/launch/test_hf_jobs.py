@@ -161,7 +161,8 @@ def test_all_jobs_of_a_submission_are_asked_for_at_once(platform):
     before = platform.hub.requests
     platform.launcher.status(jobs)
     asked = {name: count - before.get(name, 0) for name, count in platform.hub.requests.items()}
-    assert {name: count for name, count in asked.items() if count} == {"list_jobs": 1}
+    # The jobs themselves may read from the bucket meanwhile.
+    assert {name: count for name, count in asked.items() if count and "job" in name} == {"list_jobs": 1}
 
 
 def test_cancel_ends_a_job_and_does_nothing_to_an_ended_one(platform):
