@@ -82,7 +82,8 @@ class Damaged:
 
 def sentence(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
     """Put a sentence of another document behind a sentence of the page."""
-    strange = re.findall(r"\b\w[^.!?]{40,200}[.!?](?=\s)", _text_of(other))
+    told = " ".join(_text_of(other).split())  # tags of formulas have left spaces, which are no text
+    strange = re.findall(r"\b\w[^.!?]{40,200}[.!?](?=\s)", told)
     places = [(number, end) for number, block in enumerate(blocks) if _runs(block) for end in _ends(block.text)]
     if not places or not strange:
         return None
