@@ -175,9 +175,9 @@ def degraded_text(status: "RunStatus") -> str:
     exact = sum(reasons.values()) == status.pages.degraded
     named = ", ".join(f"{reason} {count:,}" if exact else reason for reason, count in reasons.items())
     repair = f"llm-ocr repair -w {quoted(status.url)}"
-    model = f"{repair} --model NAME" if status.model else f"{repair} --server-url URL"
-    text = f"Read again with another model: {model}" if status.model else f"Read again with a model: {model}"
-    text += "" if status.model else ", or with OCR alone: --text-layer never"
+    text = f"Read again with a model: {repair} --server-url URL, or with OCR alone: --text-layer never"
+    if status.model:
+        text = f"Read again with another model: {repair} --model NAME"
     return f"{named}. {text}" if named else text
 
 

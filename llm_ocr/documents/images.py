@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from llm_ocr.documents.files import FdFile
-from llm_ocr.documents.ink import ink_of
+from llm_ocr.documents.ink import ink_of, reduction_of
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Box, EncodedImage, InkMap, Reason
 
@@ -172,7 +172,7 @@ _OLD_SUBFILE, _OLD_REDUCED = 255, 2
 _LEVELS = 3
 #: Limit of an image's pixels, checked before decoding. 200 megapixels are A2 at 600 dpi.
 MAX_PIXELS = 200_000_000
-#: Range of the resolution across divided by that down of faxes: 204 x 98 or 204 x 196 pixels per inch, and tolerance.
+#: Range of the horizontal resolution of faxes divided by the vertical one: 204 x 98 and 204 x 196 pixels per inch.
 _OBLONG = (1.2, 4.5)
 #: Minimum side of a page image in pixels; smaller images are unreadable.
 MIN_SIDE = 8
@@ -287,9 +287,8 @@ class ImageFile:
             raise PageFailure(Reason.RENDER_LIMIT, f"{image.width} x {image.height} pixels is too narrow to read")
         if not damaged and self._needs_no_change(image, size, image_format):
             media_type = MEDIA_TYPES["png" if image.format == "PNG" else "jpeg"]
-            image.draft("L", image.size)  # JPEG decodes without color in half the time; the ink needs none
-            image.load()  # proves that the image can be decoded
-            return EncodedImage(self._file.whole(), media_type, image.width, image.height), ink_of(image)
+            whole = EncodedImage(self._file.whole(), media_type, image.width, image.height)
+            return whole, ink_of(_sketch(whole.data))
         if image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (size, size))  # decodes at 1/2, 1/4, or 1/8 if that is large enough
         image.load()
@@ -349,6 +348,18 @@ def _tiff_pages(image: "TiffImageFile") -> list[int]:
         abs(2 * small - large) <= 2 for last, size in pairwise(sizes) for large, small in zip(last, size, strict=True)
     )
     return [0] if not frames or (halves and len(sizes) >= _LEVELS) else frames
+
+
+def _sketch(data: bytes) -> "Image.Image":
+    """Return an image for its ink, decoded to its end. JPEG is decoded at the size of the ink, in half of the time."""
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(data))
+    part = reduction_of(image)
+    part &= -part  # JPEG is reduced by powers of two only, and the ink by the rest
+    image.draft(image.mode, (image.width // part, image.height // part))
+    image.load()
+    return image
 
 
 def _with_square_pixels(image: "Image.Image") -> "Image.Image":

@@ -45,12 +45,13 @@ def price_of(platform: str, spec: JobSpec, *, live: bool = True) -> Price | None
 def check_prices(platform: str, specs: Mapping[str, JobSpec], *, live: bool = True) -> None:
     """Raise `UsageError` if `--max-cost` cannot limit a stage because the price of its machine is unknown.
 
-    Without `live`, no platform is queried, and its list may have the machine.
+    Without `live`, no platform is queried, and a machine of Hugging Face may be in its list.
     """
     for stage, spec in specs.items():
-        if not live and platform == "hf-jobs":
+        if price_of(platform, spec, live=False) is not None:
             continue
-        if price_of(platform, spec, live=False) is None and price_of(platform, spec, live=live) is None:
+        unknown = price_of(platform, spec) is None if live else platform != "hf-jobs"
+        if unknown:
             machine = f"spot machines of {platform}" if spec.options.get("spot") else f"{spec.hardware} on {platform}"
             hint = "Set the hourly price of one machine in dollars: --price-per-hour 1.80"
             raise UsageError(f"--max-cost cannot limit {stage}: the price of {machine} is unknown", hint=hint)

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 from making import written
-from PIL import Image, ImageDraw, TiffImagePlugin, features
+from PIL import Image, ImageDraw, ImageFont, TiffImagePlugin, features
 from PIL.PngImagePlugin import PngInfo
 from test_rendering import opened, pixels, rendered
 
@@ -111,6 +111,15 @@ def test_unchanged_image_has_the_ink_of_its_page(tmp_path, suffix, side):
     whole = ink_of(image)
     assert (page.evidence.ink.width, page.evidence.ink.height) == (whole.width, whole.height)
     assert (black(page.evidence.ink) ^ black(whole)).mean() < 0.01
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+def test_unchanged_image_with_equally_bright_ink_is_no_blank(tmp_path, suffix):
+    image = Image.new("RGB", (1400, 700), "#009800")
+    ImageDraw.Draw(image).text((80, 200), "The quay is closed", font=ImageFont.load_default(60), fill="#ff1700")
+    image.save(tmp_path / f"a.{suffix}")
+    (page,) = rendered(str(tmp_path / f"a.{suffix}"), image_size=1400)
+    assert not page.evidence.ink.blank
 
 
 def black(ink):

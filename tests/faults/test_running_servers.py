@@ -84,7 +84,7 @@ def test_lost_server_ends_command_with_reason_and_rerun_resumes(documents, clean
     before = finished_units(workspace)
     assert stopped.code == 1, stopped.said
     assert f"the server {first.url} did not answer within 2 s" in stopped.said
-    assert "then run the same command again to continue. --server-timeout waits longer" in stopped.said
+    assert "then run the same command again. To wait longer, set --server-timeout SECONDS" in stopped.said
     assert "Traceback" not in stopped.said
     with back(first) as server:
         run = ended(started(*told))

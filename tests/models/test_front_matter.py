@@ -204,6 +204,7 @@ def test_answer_of_the_first_olmocr_is_read():
     parsed = parse_front_matter(f'{{{values}, {flags}, "natural_text": "# Watch\\n\\nNo \\"ship\\"."}}')
     assert (blocks_to_markdown(parsed.blocks), parsed.notes) == ('# Watch\n\nNo "ship".', SOUND)
     assert parse_front_matter(f'{{{values}, {flags}, "natural_text": null}}').blocks == ()
+    assert parse_front_matter('{"natural_text": null}').blocks == ()
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
         else:
             several = f"serves {len(served)} models, and none is chosen: {', '.join(served)}"
             what = several if served else "does not list its model"
-            other = "" if served else f"\nIf it is no server of a model, check `server_url`: curl {address.url}/models"
+            other = "" if served else f"\nIf it is not a model server, check `server_url`: curl {address.url}/models"
             raise ServerError(f"the server {address.url} {what}", hint=f"Choose one: `server_model=NAME`{other}")
         return replace(address, model=name), replace(facts, serves=identity(name, served.get(name, "")))
     finally:
@@ -185,7 +185,7 @@ class ExternalServer:
             if time.monotonic() - began >= seconds:
                 hint = f"Check `server_url`, and check that the server runs: curl {self.address.url}/models"
                 if self._answered:
-                    hint = "Restart it, then run the same command again to continue. `server_timeout` waits longer."
+                    hint = "Restart it, then run the same command again. To wait longer, set `server_timeout=SECONDS`."
                 elif answer:
                     hint += "\nTo wait for a server that is starting, use `server_wait=SECONDS`."
                 raise ServerError(f"the server {self.name} did not answer within {seconds:g} s{because}", hint=hint)

@@ -290,15 +290,14 @@ def parse_front_matter(text: str, frame: Frame = NO_FRAME) -> Parsed:
 def _head(text: str, lost: list[str]) -> tuple[PageNotes | None, str]:
     """Return the notes of the head (None without a head), and the text after the head."""
     values: dict[str, Any] = {}
-    if text.startswith("{"):
+    if _HEAD_KEY.match(text):
         end = len(text)
         with suppress(ValueError, RecursionError):
             end = json.JSONDecoder(strict=False).raw_decode(text)[1]
-        whole = read_loosely(text[:end]).values[0] if _HEAD_KEY.match(text) else {}
+        whole = next(iter(read_loosely(text[:end]).values), None)
         if isinstance(whole, dict) and isinstance(written := whole.get(_TEXT_KEY, ""), str | None):
             values = {name: _value(name, str(whole[name])) for name in _NAMES & whole.keys()}
-            if values or written:
-                return PageNotes(**values), f"{written or ''}\n\n{text[end:].strip()}".strip()
+            return PageNotes(**values), f"{written or ''}\n\n{text[end:].strip()}".strip()
     if at_end := _TAIL.search(text):
         text = f"{at_end[0].strip()}\n{text[: at_end.start()]}"
     elif in_line := _IN_LINE.match(text):

@@ -181,7 +181,7 @@ def _replaced(
 ) -> list[Span]:
     """Return the places of words that stand for another word of the layer, which the answer lacks.
 
-    Both are between the same two words. A similar word is misread, and no other word.
+    Both have the same two words on each side. A similar word is the same one, misread.
     """
     words = [
         (word, flag)

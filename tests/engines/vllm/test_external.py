@@ -130,7 +130,7 @@ class WithoutModels(Handler):
 def test_a_server_that_names_no_model_needs_to_be_told_one():
     with listening(WithoutModels) as port, pytest.raises(ServerError, match="does not list its model") as caught:
         asyncio.run(external(port, model="").start())
-    assert "If it is no server of a model, check `server_url`" in str(caught.value.hint)
+    assert "If it is not a model server, check `server_url`" in str(caught.value.hint)
 
 
 def test_a_wrong_key_is_said_at_once():
