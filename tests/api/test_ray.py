@@ -1,6 +1,7 @@
 """--ray: Extract and Describe on the nodes of a Ray cluster, here nodes of one machine with GPUs by name only."""
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -22,6 +23,7 @@ from running import cli, environment, program, said, when
 import llm_ocr
 from llm_ocr.config.environment import quiet_ray
 from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError
+from llm_ocr.scheduling.leases import LEASE
 from llm_ocr.stages import ray
 from llm_ocr.stages.ray import Worker
 from llm_ocr.workspace import Workspace
@@ -158,6 +160,16 @@ def rows(workspace: Path) -> dict[str, dict]:
 TIMES = ("seconds", "waited", "server")
 
 
+def at_work(nodes: list[object], workspace: Path) -> list[object]:
+    """The nodes with a worker that holds a unit: a raylet is the parent of its workers."""
+    parents = set()
+    for lease in workspace.glob(f"{EXTRACT}/*/*/*{LEASE}"):
+        with contextlib.suppress(OSError, ValueError):  # it was released in between
+            stat = Path(f"/proc/{json.loads(lease.read_bytes())['pid']}/stat").read_text()
+            parents.add(int(stat.rpartition(")")[2].split()[1]))
+    return [node for node in nodes if node.all_processes["raylet"][0].process.pid in parents]
+
+
 def same_as(local: Path, workspace: Path) -> None:
     """Each page stands there once, as without Ray; every unit was published once."""
     ours, theirs = rows(workspace), rows(local)
@@ -183,10 +195,12 @@ def test_a_node_that_dies_costs_no_page(cluster, nodes, documents, server, local
     workspace = tmp_path / "w"
     arguments = ["extract", documents, "-w", workspace, *flags(server_url=server.url, ray_gpus=1, **SLOW)]
     process = started(*arguments, "--ray", cluster.address)
-    when(lambda: len(attempts(workspace)) >= 2 or process.poll() is not None)
+    when(lambda: len(attempts(workspace)) >= 2 or process.poll() is not None, 240)
+    assert process.poll() is None
+    busy = when(lambda: at_work(nodes, workspace))
     before = attempts(workspace)
-    assert 0 < len(before) < UNITS
-    cluster.remove_node(nodes[0], allow_graceful=False)
+    assert len(before) < UNITS
+    cluster.remove_node(busy[0], allow_graceful=False)
     run = ended(process)
     assert run.returncode == 0, said(run)
     assert "was lost" in run.stderr
