@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from llm_ocr.cli.output import aligned, complain, one_line, write
 from llm_ocr.config.commands import all_commands, broken_commands, find_command
-from llm_ocr.config.environment import environment
+from llm_ocr.config.environment import OwnProcess, environment
 from llm_ocr.errors import LlmOcrError, PageFailure, StorageError, UsageError, WorkspaceError
 from llm_ocr.plugins import found_packages
 
@@ -29,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: Without `argv`, the command failed. A program that calls `main()` and drops the value then fails as
             well.
     """
+    OwnProcess.begun |= argv is None
     try:
         code = _dispatch(_with_stage(sys.argv[1:]) if argv is None else list(argv))
     except SystemExit as exit_:  # from argparse, after the help

@@ -3,8 +3,12 @@
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.abc import MetaPathFinder
 from pathlib import Path
+from types import ModuleType
 
 #: File whose text a job's platform shows as the reason of a failure; launchers set the variable.
 ERROR_FILE = "LLM_OCR_ERROR_FILE"
@@ -63,6 +67,41 @@ def quiet_ray(*, alone: bool) -> None:
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
     if alone:
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+
+
+class OwnProcess:
+    """Whether this process belongs to the console program, so that libraries may be configured for all of it."""
+
+    begun = False
+
+
+class _NoPandas(MetaPathFinder):
+    """Finds no pandas for the thread that made it."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        """Raise `ModuleNotFoundError` for pandas; leave other modules to the other finders."""
+        if name == "pandas" and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError("pyarrow does not need it here", name=name)
+
+
+@cache
+def pyarrow_without_pandas() -> None:
+    """Make pyarrow decide now, in an own process, that there is no pandas, unless it is loaded.
+
+    pyarrow looks for pandas once, before its first array, which takes half a second and 40 MB. Without it, pyarrow
+    takes a `Series` for any other sequence until a table is converted to pandas.
+    """
+    import pyarrow
+
+    if OwnProcess.begun and "pandas" not in sys.modules:
+        sys.meta_path.insert(0, finder := _NoPandas())
+        try:
+            pyarrow.array(())
+        finally:
+            sys.meta_path.remove(finder)
 
 
 def cache_folder() -> Path:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+from llm_ocr.config.environment import pyarrow_without_pandas
 from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceMismatch
 from llm_ocr.results.markdown import clean
 from llm_ocr.sandbox.memory import give_back_memory
@@ -117,6 +118,7 @@ def open_writer(where: Path | BinaryIO, schema: "pa.Schema") -> "pq.ParquetWrite
     """Return a writer that compresses all columns except image bytes; `where` is a path or a binary file."""
     import pyarrow.parquet as pq
 
+    pyarrow_without_pandas()
     leaves = [path for field in schema for path in _leaves(field.name, field.type)]
     light = [leaf for leaf in leaves if not leaf.endswith(".bytes")]
     return pq.ParquetWriter(

@@ -42,6 +42,21 @@ print(json.dumps([code, sorted(sys.modules)]))
     assert heavy & set(modules) == set()
 
 
+def test_rows_are_written_without_pandas(tmp_path):
+    """pyarrow imports it before its first array: half a second of each command."""
+    pytest.importorskip("pandas")
+    document = Path(__file__).parents[2] / "examples" / "paper.pdf"
+    code = f"""
+import sys
+from llm_ocr.cli import main
+sys.argv[1:] = ["run", {str(document)!r}, "-w", {str(tmp_path / "w")!r}, "--pages=1"]
+main()
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"pyarrow", "pandas"} & set(done.stdout.split()) == {"pyarrow"}
+
+
 def test_general_help_names_every_command_and_needs_no_settings(llm_ocr):
     done = llm_ocr("--help")
     assert done.returncode == 0
