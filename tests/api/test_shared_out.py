@@ -213,7 +213,7 @@ def test_tasks_of_a_platform_read_each_unit_once(small_examples, tmp_path, monke
     assert len(list((url / "extract").rglob("*.parquet"))) == total
 
 
-def test_second_command_in_a_folder_is_refused_and_told_how_to_share(small_examples, tmp_path):
+def test_second_command_in_a_folder_is_told_how_to_share(small_examples, tmp_path):
     url = tmp_path / "w"
     llm_ocr.plan(small_examples / "fax.tiff", workspace=url, pages_per_unit=1, engine="embedded")
     key = llm_ocr.extract(workspace=url, **FRUGALLY).status.stages["extract"].key
