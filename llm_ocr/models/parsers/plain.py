@@ -133,16 +133,17 @@ _TEXT_NAMES = ("text", "content", "markdown", "html", "transcription", "natural_
 _LITERAL = re.compile(
     r"\\(n|t|\")(?!(?:abla|ot|eq|eg|umber|earrow|u|i|otin|imes|heta|ext\w*|ilde|o|an|au|op|riangle\w*)(?![a-z]))"
 )
+_JSON_FENCE = re.compile(r"\A```json[ \t]*\n(\{.*\})\s*```\Z", re.DOTALL)
 _MOST_AROUND = 4
 _AROUND = re.compile(
     r"<(?P<name>answer|document|doc|page|output|result|response|transcription|transcript|ocr|markdown)(?:\s[^<>]{0,200})?>"
 )
 _DIV = re.compile(r"(?<!`)</?div\b[^<>\n]{0,500}>(?!`)", re.IGNORECASE)
 _HTML_PAGE = re.compile(r"<(?:!doctype|html|body|h[1-6]|p|ul|ol|section|article)\b", re.IGNORECASE)
-#: Tag of a picture, or the end of a link to one: data, or the name of a file that does not exist.
+#: Tag of a picture, or the end of a link to one: data, or the name of a file or figure that does not exist.
 _PICTURE = re.compile(
     r"""(?<!`)<img\s(?P<rest>[^<>]*+)>(?!`)
-        |\]\([ \t]{0,4}(?:data:[^()\s]*+|[^()\s/:]{1,200}\.(?:png|jpe?g|webp|gif|svg))[ \t]{0,4}\)(?!`)""",
+        |\]\([ \t]{0,4}(?:(?:data|figure):[^()\s]*+|[^()\s/:]{1,200}\.(?:png|jpe?g|webp|gif|svg))[ \t]{0,4}\)(?!`)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _ALT = re.compile(r"""\balt\s{0,4}=\s{0,4}(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')""", re.IGNORECASE)
@@ -157,9 +158,13 @@ def parse_plain(text: str, frame: Frame = NO_FRAME) -> Parsed:
     return Parsed(tuple(with_inserts(body, ())))
 
 
-def plain_body(text: str) -> str:
-    """Return the Markdown of an answer, without special tokens, talk, and a fence or tags around the whole."""
-    body = unwrapped(_without_tags(_from_json(without_special(text).replace("\r\n", "\n").strip())))
+def plain_body(text: str, names: Sequence[str] = _TEXT_NAMES) -> str:
+    """Return the Markdown of an answer, without special tokens, talk, and a fence or tags around the whole.
+
+    A JSON object with nothing but a text gives the text, if its key is one of `names`.
+    """
+    body = without_special(text).replace("\r\n", "\n").strip()
+    body = unwrapped(_without_tags(_from_json(_JSON_FENCE.sub(r"\1", body), names)))
     if _HTML_PAGE.match(body) and body.endswith(">"):
         whole = body[:9].lower().startswith(("<!doctype", "<html", "<body"))
         if whole or all(line.lstrip()[:1] in ("", "<") for line in body.split("\n")):
@@ -167,7 +172,7 @@ def plain_body(text: str) -> str:
     return without_divs(_without_copies(without_talk(body)))
 
 
-def _from_json(text: str) -> str:
+def _from_json(text: str, names: Sequence[str]) -> str:
     r"""Return the text of an answer that is a JSON string, or a JSON object with nothing but a text.
 
     The escapes of an answer in one line, with a blank line written as `\n\n`, are decoded as well.
@@ -175,7 +180,7 @@ def _from_json(text: str) -> str:
     if text.startswith(('"', "{")) and text.endswith(('"', "}")):
         with suppress(ValueError, RecursionError):
             value = json.loads(text, strict=False)
-            if isinstance(value, dict) and len(value) == 1 and not value.keys().isdisjoint(_TEXT_NAMES):
+            if isinstance(value, dict) and len(value) == 1 and not value.keys().isdisjoint(names):
                 (value,) = value.values()
             if isinstance(value, str) and ("\n" in value or text[0] == "{"):
                 return value.strip()
