@@ -14,6 +14,7 @@ _REFUSAL = re.compile(
             |do(?:n['’]t|\ not)\ have\ the\ ability\ to)
         \ (?:directly\ )?
         (?:(?:assist|help)(?:\ you)?\ with\ (?:that|this|identifying)\b
+        |(?:reproduce|transcribe|share)\ [^\n]{{0,100}}\bcopyright
         |(?:fulfill|fulfil|complete|comply\ with|process|answer)\ (?:this|that)\ request\b
         |(?:provide|give|offer|generate|create|produce)\ (?:you\ )?(?:with\ )?(?:an?\ |the\ |any\ )?(?:\w+\ ){{0,2}}?
             (?:description|transcription|caption|details|information|analysis)\b[^\n]{{0,80}}?\b{_SEEN_IN}\b
@@ -45,6 +46,8 @@ _REFUSAL = re.compile(
         [^\n]{{0,16}}?(?:图|照片|文字|文件|附件|文档)
     |申し訳(?:あり|ござい)ません[がけ]?(?:れど)?[、,。 ]?
         [^\n。]{{0,30}}(?:画像|写真|ファイル|図)[^\n。]{{0,30}}(?:できません|できない|不可能)
+    |(?:죄송합니다|죄송하지만)[.,]?\ ?[^\n.]{{0,30}}(?:이미지|사진|그림|파일)
+        [^\n.]{{0,30}}(?:수\ 없습니다|못합니다|어렵습니다)
     |(?:(?:извините|простите|к\ сожалению),?\ (?:но\ )?)?я\ не\ могу\ [^.\n]{{0,40}}
         (?:изображени|картинк|фото|файл))""",
     re.IGNORECASE | re.VERBOSE,
@@ -73,7 +76,8 @@ _LONGEST_NOTHING = 200
 
 #: Paragraph that says that text of the page is left out.
 _OMITS = re.compile(
-    r"""[*_\s]{0,4}[\[(（][\s.…*_]{0,8}(?:note:\ )?(?:(?:the\ )?(?:(?:rest|remainder|remaining\ (?:part|portion)s?)
+    r"""[*_\s]{0,4}(?:[\[(（]|<!--)[\s.…*_]{0,8}(?:note:\ )?
+        (?:(?:the\ )?(?:(?:rest|remainder|remaining\ (?:part|portion)s?)
             (?:\ of\ (?:the|this)\ (?:page|document|text|table|image|list|content))?
             |remaining\ (?:text|contents?|rows|pages?|sections?|lines|items|entries|paragraphs)
             |(?:further|additional)\ (?:text|rows|content))
@@ -81,15 +85,25 @@ _OMITS = re.compile(
         |(?:the\ )?(?:text|content|page|image|document)(?:\ (?:in|of|on)\ (?:the|this)\ \w+)?\ (?:is|are)
             \ (?:mostly\ |completely\ |entirely\ |too\ )?(?:illegible|unreadable|blurry|truncated|cut\ off)
             [^\[\]()\n]{0,60}
-        |(?:text|content|rows|remaining\ \w+|rest)\ (?:omitted|truncated|continues)\b[^\[\]()\n]{0,60})
-    [\s.…*_]{0,8}[\])）][*_\s.]{0,4}""",
+        |(?:text|content|rows|remaining\ \w+|rest(?:\ of\ (?:the|this)\ \w+)?)\ (?:is\ )?
+            (?:omitted|truncated|continues)\b[^\[\]()\n]{0,60}
+        |insert\ (?:\w+\ ){1,2}here
+        |(?:der\ rest\ d|le\ reste\ d|el\ resto\ d|o\ resto\ d|il\ resto\ d)[^\[\]()\n]{0,40}?
+            \b(?:unleserlich|weggelassen|ausgelassen|abgeschnitten|illisible|omis|tronqué|ilegible|ilegível|omitid|illeggibile|omess)
+            [^\[\]()\n]{0,40}
+        |(?:其余|剩余|以下|后续|剩下的?)(?:的)?(?:内容|文字|部分|文本)?(?:已|被|从)?(?:省略|略去|略))
+    [\s.…*_]{0,8}(?:[\])）]|-->)[*_\s.]{0,4}""",
     re.IGNORECASE | re.VERBOSE,
 )
 #: Answer of one paragraph that describes the image instead.
 _DESCRIBES = re.compile(
     r"(?:this|the) (?:(?:provided |given )?(?:image|picture|photo(?:graph)?|screenshot)(?: you \w+)?"
     r" (?:shows|depicts|displays|contains|features|presents|appears to|seems to|is a\b)"
-    r"|(?:document|page|scan) (?:appears|seems) to (?:be|contain|show|list)\b)",
+    r"|(?:document|page|scan) (?:appears|seems) to (?:be|contain|show|list)\b)"
+    r"|(?:l['’]image|cette image) (?:montre|présente|contient|affiche)\b"
+    r"|(?:la|esta) imagen (?:muestra|presenta|contiene)\b|(?:a|esta) imagem (?:mostra|apresenta|contém)\b"
+    r"|(?:l['’]|questa )immagine (?:mostra|presenta|contiene)\b|(?:das|dieses) bild (?:zeigt|enthält)\b"
+    r"|[这该此](?:张|幅)?(?:图片|图像|照片)(?:展示|显示|是|包含|中)",
     re.IGNORECASE,
 )
 _LONGEST_DESCRIPTION = 1500
