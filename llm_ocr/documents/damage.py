@@ -34,6 +34,8 @@ _TAIL = 4096
 _JPEG_END = b"\xff\xd9"
 #: Marker of a progressive frame, its length for one, three, or four components, and 8 bits per value.
 _PROGRESSIVE = re.compile(rb"\xff\xc2\x00[\x0b\x11\x14]\x08")
+#: Extrema of a channel where decoders fill in; of four channels, Pillow gives the inverse.
+_GRAY = ((128, 128), (127, 127))
 #: Least height of an empty area at the bottom of a JPEG without its end, as a share of the image.
 _EMPTY = 0.02
 #: Mark of a row of Group 3, two of which end whole fax data, and the bytes at the end in which these are searched.
@@ -120,8 +122,8 @@ def cut_jpeg(data: bytes) -> bool:
         with Image.open(io.BytesIO(data + _JPEG_END)) as picture:
             picture.draft("L", picture.size)
             rows = max(8, round(_EMPTY * picture.height))
-            last = picture.convert("L").crop((0, picture.height - rows, picture.width, picture.height))
-            return last.getextrema() == (128, 128)
+            last = picture.crop((0, picture.height - rows, picture.width, picture.height))
+            return all(band.getextrema() in _GRAY for band in last.split())
     except (OSError, SyntaxError, ValueError):
         return True
 

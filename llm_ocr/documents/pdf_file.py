@@ -24,6 +24,7 @@ from llm_ocr.documents.pdf_objects import (
     Frame,
     Objects,
     check_boxes,
+    drawn_check_boxes,
     has_bare_notes,
     has_fields,
     page_frame,
@@ -505,7 +506,8 @@ class PdfFile:
                     pdfium.FPDFPageObj_SetIsActive(covered.handle, True)
                 every_word = replace(page_content(flat, objects, None), invisible=content.invisible)
                 content = replace(every_word, with_invisible=True)
-        self._contents[number] = with_check_boxes(content, check_boxes(page, page_frame(page)))
+        boxes = check_boxes(page, page_frame(page)) or drawn_check_boxes(content)
+        self._contents[number] = with_check_boxes(content, boxes)
         return self._contents[number]
 
     @staticmethod

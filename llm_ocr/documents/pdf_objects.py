@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import islice
+from math import inf
 from typing import Any, NamedTuple
 
 import pypdfium2
@@ -353,6 +354,15 @@ _BOXES = (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
 _UNSEEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
 #: Largest distance between a check box and its label in font sizes.
 _NEAR = 3.0
+#: Side of a drawn check box in font sizes, ratio of its sides, and least ratio of two boxes of a form: pdfium counts
+#: the pen of those with a border.
+_DRAWN, _SQUARE, _ALIKE = (0.5, 2.0), (0.8, 1.25), 0.8
+#: Fewest operators of a closed shape: a cross has two for each of its strokes, and a tick three.
+_SIDES = 4
+#: Least size of a mark relative to its box, lightest border, darkest white, and most boxes: more are a drawing.
+_MARK, _BORDER, _WHITE, _MOST_DRAWN = 0.3, 200, 250, 200
+#: Words that a form prints into a drawn box as its check mark.
+_MARKS = frozenset("xX\N{MULTIPLICATION SIGN}\N{CHECK MARK}\N{HEAVY CHECK MARK}\N{BALLOT X}\N{HEAVY BALLOT X}●•")
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,12 +414,83 @@ def check_boxes(page: pypdfium2.PdfPage, frame: Frame) -> tuple[CheckBox, ...]:
     return tuple(found)
 
 
+def drawn_check_boxes(content: PageContent) -> tuple[CheckBox, ...]:
+    """Return the check boxes and radio buttons that are drawn beside lines: hollow, of one size, at least two.
+
+    They are none if one of their size is not beside a line, touches another one, or has a word: these are symbols of a
+    drawing, fields for single letters, and cells.
+    """
+    shapes = [path for path in content.paths if _may_be_box(path)]
+    groups: list[list[Path]] = []
+    for path in sorted(shapes, key=lambda path: -path.box.width):  # a mark follows its box
+        group = next((group for group in groups if path.box.width > _ALIKE * group[0].box.width), None)
+        if group is None:
+            groups.append([path])
+        elif len(group) <= _MOST_DRAWN and not any(path.box.covered_by(other.box) > 0.5 for other in group):
+            group.append(path)
+    found: list[CheckBox] = []
+    for group in groups:
+        colours = {path.fill for path in group if path.fill and min(path.fill) < _WHITE}
+        empty = any(not path.fill or min(path.fill) >= _WHITE for path in group)
+        # Bullets are all full, and a legend has several colors.
+        if len(colours) > 1 or not empty or not 2 <= len(group) <= _MOST_DRAWN:
+            continue
+        if all(_is_field(path, group, content) for path in group):
+            found += [CheckBox(path.box, _is_ticked(path, content)) for path in group]
+    return tuple(found)
+
+
+def _may_be_box(path: Path) -> bool:
+    square = _SQUARE[0] * path.box.height < path.box.width < _SQUARE[1] * path.box.height
+    return square and path.segments >= _SIDES and (_is_dark(path.stroke) or _is_dark(path.fill))
+
+
+def _is_field(path: Path, group: Sequence[Path], content: PageContent) -> bool:
+    """Return whether the shape is beside a line, apart from the others of its group, and without words but a mark."""
+    box = path.box
+    if any(other is not path and box.covered_by(other.box.grown(0.05 * box.width)) > 0 for other in group):
+        return False
+    beside = False
+    for line in content.lines:
+        if line.box.y0 < box.centre[1] < line.box.y1:
+            if any(word.box.covered_by(box) > 0.5 and word.text not in _MARKS for word in line.words):
+                return False
+            fits = _DRAWN[0] * line.size < box.width < _DRAWN[1] * line.size
+            beside |= fits and any(map(str.isalpha, line.text.strip("".join(_MARKS))))
+    return beside
+
+
+def _is_ticked(path: Path, content: PageContent) -> bool:
+    """Return whether the shape is dark, or has a mark: a smaller path, or a word."""
+    box = path.box
+    inside = [other for other in content.paths if _has_centre(box, other.box) and _differs(other.box, box)]
+    inside = [other for other in inside if _is_dark(other.stroke) or _is_dark(other.fill)]
+    marked = any(max(other.box.width, other.box.height) > _MARK * box.width for other in inside)
+    words = (word for line in content.lines for word in line.words)
+    return marked or _is_dark(path.fill) or any(_has_centre(box, word.box) and word.text in _MARKS for word in words)
+
+
+def _has_centre(box: Box, other: Box) -> bool:
+    x, y = other.centre
+    return box.x0 < x < box.x1 and box.y0 < y < box.y1 and other.width < 2 * box.width
+
+
+def _differs(one: Box, other: Box) -> bool:
+    """Return whether a path is no second drawing of the same shape, such as its filling."""
+    sides = zip((one.x0, one.y0, one.x1, one.y1), (other.x0, other.y0, other.x1, other.y1), strict=True)
+    return any(abs(a - b) > 0.08 * other.width for a, b in sides)
+
+
+def _is_dark(colour: Colour | None) -> bool:
+    return colour is not None and min(colour) <= _BORDER
+
+
 def with_check_boxes(content: PageContent, boxes: Sequence[CheckBox]) -> PageContent:
     """Return the content with ☑ and ☐ before, or else behind, the line next to each box. The box's own mark is removed.
 
     Args:
         content: Content of the page.
-        boxes: Result of `check_boxes` for the page.
+        boxes: Results of `check_boxes` and `drawn_check_boxes` for the page.
     """
     if not boxes:
         return content
@@ -422,7 +503,7 @@ def with_check_boxes(content: PageContent, boxes: Sequence[CheckBox]) -> PageCon
             (gap, place, before)
             for place, line in enumerate(lines)
             if line.box.y0 < box.centre[1] < line.box.y1 or box.y0 < line.box.centre[1] < box.y1
-            for gap, before in ((line.box.x0 - box.x1, True), (box.x0 - line.box.x1, False))
+            for gap, before in ((_gap_before(line, box), True), (box.x0 - line.box.x1, False))
             if -0.5 * line.size < gap < _NEAR * line.size
         ]
         # A label on the right is usual: a box between two labels belongs to the right one.
@@ -430,7 +511,7 @@ def with_check_boxes(content: PageContent, boxes: Sequence[CheckBox]) -> PageCon
         if best is None:
             lines.append(Line(mark.text, box, min(box.height, box.width), (mark,)))
         else:
-            lines[best[1]] = _marked(lines[best[1]], mark, before=best[2])
+            lines[best[1]] = _marked(lines[best[1]], mark)
     lines.sort(key=lambda line: (line.box.y1, line.box.x0))
     return replace(content, lines=tuple(lines))
 
@@ -446,15 +527,27 @@ def _without_marks(line: Line, places: Sequence[Box]) -> Line | None:
     return replace(line, text=" ".join(word.text for word in words), words=words, box=box, scripts=(), parts=())
 
 
-def _marked(line: Line, mark: Word, *, before: bool) -> Line:
-    """Return the line with the mark, as high as the line, so that a large box does not move the line."""
+def _gap_before(line: Line, box: Box) -> float:
+    """Return the distance from the box to the line's first word on its right: the first one, or after a space."""
+    if box.x0 <= line.box.x0 or box.centre[0] > line.box.x1 or line.text != " ".join(word.text for word in line.words):
+        return line.box.x0 - box.x1
+    return min((word.box.x0 - box.x1 for word in line.words if word.box.centre[0] > box.centre[0]), default=inf)
+
+
+def _marked(line: Line, mark: Word) -> Line:
+    """Return the line with the mark at its place, as high as the line, so that a large box does not move the line."""
     word = replace(mark, box=Box(mark.box.x0, line.box.y0, mark.box.x1, line.box.y1))
-    box = line.box.union(word.box)
-    if not before:
-        return replace(line, text=f"{line.text} {mark.text}", words=(*line.words, word), box=box)
-    shift = len(mark.text) + 1
-    scripts = tuple(replace(script, start=script.start + shift, end=script.end + shift) for script in line.scripts)
-    return replace(line, text=f"{mark.text} {line.text}", words=(word, *line.words), box=box, scripts=scripts)
+    box, words = line.box.union(word.box), line.words
+    place = sum(other.box.centre[0] < word.box.centre[0] for other in words)
+    if place == len(words):
+        return replace(line, text=f"{line.text} {mark.text}", words=(*words, word), box=box)
+    start, shift = sum(len(other.text) + 1 for other in words[:place]), len(mark.text) + 1
+    scripts = tuple(
+        replace(script, start=script.start + shift, end=script.end + shift) if script.start >= start else script
+        for script in line.scripts
+    )
+    text = f"{line.text[:start]}{mark.text} {line.text[start:]}"
+    return replace(line, text=text, words=(*words[:place], word, *words[place:]), box=box, scripts=scripts)
 
 
 def placeholder(pdf: pypdfium2.PdfDocument) -> str:

@@ -55,6 +55,15 @@ def test_cut_jpeg_of_a_page_is_damage(tmp_path):
     assert not page_of(tmp_path, scan(whole[:-2])).damage
 
 
+def test_cut_jpeg_of_four_channels_is_damage(tmp_path):
+    file = io.BytesIO()
+    lines("CMYK").save(file, "JPEG")
+    whole = file.getvalue()
+    for cut in (whole[: 6 * len(whole) // 10], whole):
+        page = page_of(tmp_path, scan(cut).replace(b"/DeviceGray", b"/DeviceCMYK"))
+        assert bool(page.damage) == (cut is not whole)
+
+
 def lines(mode: str) -> Image.Image:
     """Return a picture of 500 x 350 pixels with ink in most rows."""
     picture = Image.new("L", (500, 350), 255)

@@ -50,6 +50,43 @@ def test_a_box_without_a_label_is_a_line(tmp_path):
     assert sorted(line.text for line in page.content.lines) == ["Crane needed", "☑"]
 
 
+CROSS = b"2 2 m 10 10 l 2 10 m 10 2 l S"
+FULL = b"0 0.4 1 rg 0 0 12 12 re f"
+EMPTY = b"0 0 12 12 re S"
+
+
+def drawn(*shapes: tuple[str, int, int, bytes]) -> bytes:
+    """A PDF page of lines with drawn shapes: label, left edge and bottom of the shape, and how it is drawn."""
+    return pages(
+        b"".join(
+            text(label, x=100, y=bottom + 2) + b"q 1 0 0 1 %d %d cm %s Q " % (left, bottom, how)
+            for label, left, bottom, how in shapes
+        )
+    )
+
+
+@pytest.mark.parametrize("mark", [EMPTY + b" " + CROSS, FULL, EMPTY + b" BT /F 12 Tf 2 2 Td (X) Tj ET"])
+@pytest.mark.parametrize(("left", "shown"), [(84, "{mark} {label}"), (190, "{label} {mark}")])
+def test_drawn_boxes_are_marks_beside_their_labels(tmp_path, mark, left, shown):
+    page = read(tmp_path, drawn(("Crane needed", left, 700, mark), ("Pilot needed", left, 660, EMPTY)))
+    expected = [shown.format(mark="☑", label="Crane needed"), shown.format(mark="☐", label="Pilot needed")]
+    assert [line.text for line in page.content.lines] == expected
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [("Crane", 84, 700, FULL), ("Pilot", 84, 660, FULL)],  # bullets
+        [("Salt", 84, 700, FULL), ("Oil", 84, 680, b"0.6 g 0 0 12 12 re f"), ("Tar", 84, 660, EMPTY)],  # a legend
+        [("Code", 84, 700, EMPTY), ("", 84, 688, EMPTY)],  # fields for single letters
+        [("Crane", 84, 700, EMPTY), ("", 300, 400, EMPTY)],  # symbols of a chart
+    ],
+)
+def test_shapes_of_drawings_are_no_check_boxes(tmp_path, shapes):
+    page = read(tmp_path, drawn(*shapes))
+    assert not any(mark in line.text for line in page.content.lines for mark in "☑☐")
+
+
 def filled(value: bytes) -> bytes:
     """Two pages with a line of text, each with a text field that shows a value."""
     page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 5 0 R/Annots[%s]/Resources<</Font%s>>>>"

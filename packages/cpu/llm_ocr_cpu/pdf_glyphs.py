@@ -484,7 +484,7 @@ _FEW_UNNAMED = 0.05
 
 _SPACES = (9, 10, 13, 32, 0x85, 0xA0, *range(0x2000, 0x200C), 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)
 #: Bullets of the fonts Symbol and Wingdings, which have no code points of their own.
-_BULLETS = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "▫", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
+_BULLETS = {0xF0B7: "•", 0xF0A7: "▪", 0xF0A8: "☐", 0xF06E: "■", 0xF071: "❑", 0xF0D8: "➢", 0xF0FC: "✓", 0xF02D: "-"}
 _BULLETS |= {0xF0FE: "☑", 0xF0FD: "☒", 0xF06F: "☐"}  # boxes of forms
 #: Radicals, ligatures, and forms of Arabic letters and vertical punctuation: characters that searches do not find.
 _FORMS = (

@@ -89,21 +89,31 @@ def _missed_spaces(glyphs: Glyphs) -> Bools:
 def _letterspaced(glyphs: Glyphs, spaced: Bools) -> tuple[Bools, Bools]:
     """Return the spaces without those between the letters of spaced words, and which glyphs continue such a row.
 
-    No two glyphs of a row of spaced words touch. Their gaps are narrower than a word space, or of two widths.
+    No two glyphs of a row of spaced words touch. Their gaps are narrower than a word space, or of two widths. Other
+    words of the line touch the row's first and last glyph, which belong to them.
     """
     spaced, follows = spaced.copy(), np.zeros(len(spaced), dtype=bool)
     size = np.minimum(glyphs.size[1:], glyphs.size[:-1])
     gaps = (glyphs.u0[1:] - glyphs.u1[:-1]) / size
     beside = (glyphs.turn[1:] == glyphs.turn[:-1]) & (np.abs(np.diff(glyphs.base)) < 0.05 * size)
+    touching = beside & (np.abs(gaps) <= _LETTER_GAPS[0])
     beside &= (gaps > _LETTER_GAPS[0]) & (gaps < _WIDEST) & ~glyphs.rtl[1:] & ~glyphs.rtl[:-1]
     for first, end in zip(*_stretches(beside), strict=True):  # of gaps; the row has one more glyph
+        around = []
+        if first and touching[first - 1]:
+            around.append(gaps[first])
+            first += 1
+        if end < len(gaps) and touching[end]:
+            end -= 1
+            around.append(gaps[end])
         row, texts = gaps[first:end], glyphs.texts[first : end + 1]
         if len(texts) < 5 or sum(map(str.isalpha, texts)) < _LETTERS * len(texts):
             continue
         usual = float(np.percentile(row, 40, method="lower"))  # more gaps are between letters than words
         within = row <= 1.5 * usual + 0.05
         even = usual < _LETTER_GAPS[1] and np.ptp(row[within]) < _UNEVEN
-        distinct = re.fullmatch("[A-Z][a-z]{4,}", "".join(texts)) if within.all() else row[~within].min() > 2 * usual
+        distinct = min(row[~within]) > 2 * usual if not within.all() else re.fullmatch("[A-Z][a-z]{4,}", "".join(texts))
+        distinct = distinct or (within.all() and all(map(str.isalpha, texts)) and max(around, default=0) > 1.5 * usual)
         if even and (usual < _SPACE or distinct):
             spaced[first + 1 : end + 1] = ~within
             follows[first + 1 : end + 1] = row < 2 * usual + 0.5

@@ -134,8 +134,8 @@ def _moved(lines: Sequence[Line], x: float, y: float) -> list[Line]:
 
 
 def _is_used(box: Box, content: PageContent) -> bool:
-    """Return whether lines are on the picture, or a figure's caption is next to it."""
-    on_it = any(_is_inside(line.box, box) for line in content.lines)
+    """Return whether words are on the picture, or a figure's caption is next to it."""
+    on_it = any(_is_inside(word.box, box) for line in content.lines for word in line.words or (line,))
     return on_it or bool(caption_beside(content.lines, box, (), FIGURE_CAPTION))
 
 

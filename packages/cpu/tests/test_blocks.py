@@ -242,8 +242,9 @@ def test_a_large_name_above_an_address_is_no_heading():
 
 
 def test_check_boxes_of_a_list_are_kept():
-    lines = [line("☐ Single", 50, 100), line("☒ Family", 50, 115)]
-    assert [block.text for block in page_blocks(page(lines), [])] == ["- ☐ Single", "- ☒ Family"]
+    lines = [line("☐ Single", 50, 100), line("☒ Family", 50, 115), line("✔ Paid", 50, 130), line("❏ Sent", 50, 145)]
+    texts = [block.text for block in page_blocks(page(lines), [])]
+    assert texts == ["- ☐ Single", "- ☒ Family", "- ✔ Paid", "- ❏ Sent"]
 
 
 def test_bold_paragraph_start_and_bold_sentence_are_no_headings():

@@ -190,6 +190,13 @@ def test_letters_drawn_one_by_one_with_gaps_are_words(words, gap):
     assert texts(*drawn) == [words]
 
 
+@pytest.mark.parametrize(("words", "gap"), [("always open", 2), ("always open", 4), ("never", 1.6), ("never", 3)])
+def test_spaced_words_within_a_sentence_are_words(words, gap):
+    drawn = b"BT /F 10 Tf 72 700 Td (The quay is ) Tj %.1f Tc (%s) Tj 0 Tc ( in summer) Tj ET "
+    assert texts(drawn % (gap, words.encode())) == [f"The quay is {words} in summer"]
+    assert texts(text("The sides a b c d e f of it", size=10)) == ["The sides a b c d e f of it"]
+
+
 @pytest.mark.parametrize(
     ("capital", "rest", "read"),
     [

@@ -6,11 +6,13 @@ import pytest
 from ocr_pages import PROSE, content, needs_ocr, page, pixels, recogniser
 from test_reading import Ocr
 
+from llm_ocr.documents.images import encoded
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.engines.trace import collected
 from llm_ocr.types import BlockKind, EncodedImage, Evidence, Page
 from llm_ocr_cpu import ocr
 from llm_ocr_cpu.page import read_page
+from llm_ocr_cpu.pictured_text import text_pictures
 
 ROWS = [("Office", "Rent", "Staff"), ("Harbour", "1,250", "14"), ("Station", "980", "9"), ("Old mill", "2,310", "31")]
 ROWS += [("Museum", "640", "5"), ("Library", "1,875", "22")]
@@ -116,6 +118,23 @@ def test_a_picture_of_sentences_with_numbers_becomes_text():
     attempt, _ = read(picture)
     assert set(kinds(attempt)) == {BlockKind.TEXT}
     assert [line.strip() for line in attempt.blocks[-1].text.splitlines()] == lines
+
+
+@needs_ocr
+def test_a_picture_behind_the_start_of_lines_is_not_read():
+    from PIL import Image, ImageDraw
+    from reportlab.lib.utils import ImageReader
+
+    disc = Image.new("RGB", (400, 400), "white")
+    ImageDraw.Draw(disc).ellipse((10, 10, 390, 390), fill=(229, 238, 255))
+
+    def decorate(canvas):
+        canvas.drawImage(ImageReader(disc), 30, 560, 90, 90)
+        for row, text in enumerate(PROSE[:4]):
+            canvas.drawString(40, 630 - 17 * row, text)
+
+    pdf = page(width=500, height=700, decorate=decorate)
+    assert text_pictures(encoded(Image.fromarray(pixels(pdf, longest=1540)), "png", 90), content(pdf)) == []
 
 
 @needs_ocr

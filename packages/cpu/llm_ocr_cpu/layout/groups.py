@@ -14,9 +14,9 @@ from llm_ocr_cpu.layout.rows import Row, has_drop_capital
 # Beginnings of rows: list markers, section numbers, caption words, footnote marks.
 
 
-_BULLETS = "•‣◦▪▫●○■□◆◇❖➢➤►▶▸✓✔✦★☐☑☒⁃∙·⦁\u2022"
-#: Bullets with a meaning, which Markdown keeps.
-_CHECK_BOXES = ("☐", "☑", "☒")
+#: Bullets with a meaning, which Markdown keeps: signs of forms and of lists of what is done.
+_CHECK_BOXES = "☐☑☒□❏❐❑❒✓✔✕✖✗✘"
+_BULLETS = f"•‣◦▪▫●○■◆◇❖➢➤►▶▸✦★⁃∙·⦁{_CHECK_BOXES}"
 _BULLET = re.compile(rf"(?P<mark>[{_BULLETS}\ue000-\uf8ff]|\ufffd(?!.*\ufffd))\s*(?=\S)|(?P<dash>[-–—*+o])\s+(?=\S)")
 _ORDERED = re.compile(
     r"(?P<open>[(\[]?)(?P<value>\d{1,3}|[A-Za-z]|[ivxIVX]{2,5})(?P<close>[.)\]])(?!\d)\s+(?=[^\s])|(?P<circled>[①-⑳])\s*(?=\S)"
@@ -107,7 +107,7 @@ def _bullet(found: re.Match[str], text: str) -> Marker | None:
     if found["dash"] == "o" and not text[found.end()].isupper():
         return None
     mark = found["mark"]
-    shown = f"- {mark}" if mark in _CHECK_BOXES else "-"
+    shown = f"- {mark}" if mark and mark in _CHECK_BOXES else "-"
     return Marker(shown, None, text[found.end() :], mark is not None, found[0].strip())
 
 
