@@ -10,6 +10,7 @@ from typing import Any
 from llm_ocr.engines.descriptions import FIGURE_CAPTION, INSIDE, TABLE_CAPTION
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.markdown import (
+    DESCRIPTION,
     IMAGE,
     collapse_blank_lines,
     escape,
@@ -134,10 +135,6 @@ def _page_letters(texts: Iterable[str]) -> str:
 # text. They are shown verbatim, never interpreted as Markdown or HTML.
 
 
-#: Beginning of the paragraph below an image. The block quote separates a model's words from the page's own text, in
-#: rendered Markdown and in training data. The label makes the paragraph recognizable without an id. An italic
-#: paragraph, which older versions wrote, is also the usual form of a caption.
-DESCRIPTION = "> **Figure description:** "
 #: Upper limit of characters of a figure's alt text.
 ALT_LENGTH = 120
 _ELLIPSIS = "..."

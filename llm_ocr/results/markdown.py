@@ -91,6 +91,13 @@ SCHEME = "figure:"
 #: Image: its alt text, which may contain escapes and a pair of brackets, and its target, including a title.
 IMAGE = re.compile(r"!\[(?P<alt>(?:[^\\\[\]]|\\.|\[(?:[^\\\[\]]|\\.)*\])*)\]\((?P<target>[^()\n]+)\)", re.DOTALL)
 
+#: Beginning of the paragraph below an image. The block quote separates a model's words from the page's own text, in
+#: rendered Markdown and in training data. The label makes the paragraph recognizable without an id. An italic
+#: paragraph, which older versions wrote, is also the usual form of a caption.
+DESCRIPTION = "> **Figure description:** "
+_PRINTED = "> **Figure description**: "  # the same words, printed on a page
+_LINKED = re.compile(rf"\]\((?=\s*<?{SCHEME})")
+
 _WEB_LINK = re.compile(r"(?<![!\\])\[((?:\\.|[^\\\[\]\n])+)\]\((?:https?://|mailto:)[^()\s]*\)", re.IGNORECASE)
 _UNSAFE_IN_TARGET = re.compile(r"[\x00-\x20\x7f\s\"#%&'()/:<>?@\[\\\]`|]")
 # An underscore between letters or digits is no emphasis (CommonMark 6.2) and stays readable.
@@ -173,7 +180,7 @@ def blocks_to_markdown(blocks: Iterable[Block], *, furniture: bool = False) -> s
 
 
 def _block(block: Block) -> str:
-    text = _tidy(block.text)
+    text = _tidy(block.text) if block.kind is BlockKind.CODE else _prose(block.text)
     match block.kind:
         case BlockKind.TITLE:
             return _heading(text, 1)
@@ -192,7 +199,7 @@ def _block(block: Block) -> str:
             is_bare = bool(text) and "latex" in block.label.casefold() and not text.startswith(_DELIMITED)
             return f"$$\n{text}\n$$" if is_bare else text
         case BlockKind.FIGURE:
-            inside = "" if block.figure_id else _tidy(block.inside).strip()
+            inside = "" if block.figure_id else _prose(block.inside).strip()
             link = figure_link(block.figure_id) if block.figure_id else ""
             return "\n\n".join(filter(None, (link, text.strip(), inside)))
         case _:
@@ -202,6 +209,14 @@ def _block(block: Block) -> str:
 def _tidy(text: str) -> str:
     # U+0000 is not valid in Markdown: CommonMark 2.3 replaces it in this way.
     return clean(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+
+
+def _prose(text: str) -> str:
+    """Return text in which nothing is read as our link to a figure, or as our description of one."""
+    text = _tidy(text)
+    if SCHEME in text or DESCRIPTION in text:
+        return map_prose(text, lambda part: _LINKED.sub(r"]\(", part).replace(DESCRIPTION, _PRINTED))
+    return text
 
 
 def _closed(text: str) -> str:
@@ -227,7 +242,7 @@ def _list_lines(items: Iterable[Block]) -> Iterator[str]:
     """Indent each item by the markers of its parent items, as CommonMark requires (`1. ` takes three)."""
     columns: list[int] = [0]  # text columns of the open items, outermost first
     for item in items:
-        text = _tidy(item.text).strip()
+        text = _prose(item.text).strip()
         found = _ITEM.fullmatch(text)
         marker, body = (found["marker"], found["body"].strip()) if found else ("-", text)
         if not body:

@@ -232,6 +232,14 @@ def test_head_foot_and_signature_are_told_from_the_text():
         "# Orders\n\nLeave.\n<|user|>\nThanks",
         "Here is the text of the page:\n\n```markdown\n# Orders\n\nLeave.\n```\n\nLet me know if you need more.",
         "Sure! Here is the transcribed text:\n```\n# Orders\n\nLeave.\n```",
+        "<start_of_turn>model\n# Orders\n\nLeave.<end_of_turn>",
+        "<|start_of_role|>assistant<|end_of_role|># Orders\n\nLeave.<|end_of_text|>",
+        "<|channel|>analysis<|message|>One column.<|end|><|start|>assistant<|channel|>final<|message|>"
+        "# Orders\n\nLeave.<|return|>",
+        "<seed:think>One column.</seed:think># Orders\n\nLeave.",
+        "◁think▷One column.◁/think▷# Orders\n\nLeave.",
+        "<reasoning>One column.</reasoning>\n# Orders\n\nLeave.",
+        "[/INST] # Orders\n\nLeave.</s>",
     ],
 )
 def test_thoughts_chat_turns_and_talk_are_not_the_page(answer: str):
@@ -313,6 +321,20 @@ def test_page_that_resembles_talk_stays_whole(page: str):
         ("I'm sorry, but the picture of the brig was lost in the fire.", False),
         ("It looks like you haven't uploaded an image yet.", True),
         ("Please attach a photo of the boat.", False),
+        ("Es tut mir leid, aber ich kann den Text in diesem Bild nicht lesen.", True),
+        ("Leider kann ich das Bild heute nicht mehr schicken.", False),
+        ("Je suis désolé, je ne peux pas lire le texte de cette image.", True),
+        ("Je ne peux pas venir, mais la photo est jointe.", False),
+        ("Lo siento, no puedo leer el texto de la imagen.", True),
+        ("No puedo enviar la foto hoy.", False),
+        ("申し訳ありませんが、この画像の文字を読み取ることはできません。", True),
+        ("죄송합니다. 이 이미지의 텍스트를 읽을 수 없습니다.", True),
+        ("I don't see any image attached to your message.", True),
+        ("No image was provided.", True),
+        ("No image of the bridge was included in the atlas.", False),
+        ("I can't reproduce the text of this page because it may be protected by copyright.", True),
+        ("I cannot provide a transcription of this document.", True),
+        ("I cannot provide the boats that you asked for.", False),
     ],
 )
 def test_refusals_of_other_forms_are_told_from_letters(text: str, refuses: bool):
@@ -402,6 +424,13 @@ def test_text_like_a_wrapper_stays(page: str):
     assert blocks_to_markdown(parse_plain(page).blocks) == page
 
 
+@pytest.mark.parametrize("target", ["images/fig1.png", './plan.jpeg "Plan"', "<plan one.jpeg>", "figure:3"])
+def test_links_to_files_and_figures_that_do_not_exist_are_words(target: str):
+    assert (
+        blocks_to_markdown(parse_plain(f"Eight hives.\n\n![Hive plan]({target})").blocks) == "Eight hives.\n\nHive plan"
+    )
+
+
 def test_unseen_characters_are_left_out():
     assert legible("\ufeff# Log\n\nSh\u00adut\u200b it\x00 \x1b[31mnow\u202e.\x0c") == "# Log\n\nShut it now.\n"
     assert legible("\uf0b7 rye\n\uf0fe paid") == "• rye\n☑ paid"
@@ -417,6 +446,14 @@ def test_unseen_characters_are_left_out():
         ("The rest of the page is in the same hand.", False),
         ("No grain is [illegible] on a holiday.", False),
         ("(the rest of the crew)", False),
+        ("[Der Rest des Textes ist unleserlich]", True),
+        ("(Der Rest des Tages war ruhig.)", False),
+        ("(le reste du monde)", False),
+        ("[Le reste du texte est illisible]", True),
+        ("（其余内容省略）", True),
+        ("<!-- rest of the page omitted -->", True),
+        ("[Insert table here]", True),
+        ("[Insert coin]", False),
     ],
 )
 def test_statement_of_omission_is_told_from_a_page(text: str, omits: bool):
@@ -429,6 +466,11 @@ def test_statement_of_omission_is_told_from_a_page(text: str, omits: bool):
         ("The image shows a notice with the rules of a mill.", True),
         ("This document appears to be a list of rules.", True),
         ("This document contains the rules of the mill.", False),
+        ("L'image montre une page avec un texte sur les abeilles.", True),
+        ("La imagen muestra una página.", True),
+        ("Das Bild zeigt eine Seite.", True),
+        ("Das Bild hing im Saal.", False),
+        ("这张图片展示了一页文字。", True),
         ("The picture shows the mill of 1912.\n\nThe wheel was built by P. Race.", False),
     ],
 )

@@ -10,9 +10,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from llm_ocr.results import figure_text
-from llm_ocr.results.figure_text import ALT_LENGTH, DESCRIPTION, LONGEST_DATA, FigureText, figure_words, short
-from llm_ocr.results.markdown import one_line
-from llm_ocr.types import FigureRecord, Status
+from llm_ocr.results.figure_text import ALT_LENGTH, LONGEST_DATA, FigureText, figure_words, short
+from llm_ocr.results.markdown import DESCRIPTION, blocks_to_markdown, one_line
+from llm_ocr.types import Block, BlockKind, Box, FigureRecord, Status
 
 ID = "0123456789abcdef-p00001-f01"
 
@@ -276,3 +276,22 @@ def test_long_data_are_cut_between_rows():
     words = figure_words(record(data=json.dumps({**DATA, "rows": [["2020", "5"]] * 1000})))
     assert len(words) <= LONGEST_DATA + 4
     assert words.endswith("2020 | 5 ...")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("As in ![our manual](figure:d-f01).", BlockKind.TEXT),
+        ("- ![](figure:d-f01)", BlockKind.LIST_ITEM),
+        ("> **Figure description:** Printed.", BlockKind.TEXT),
+        ("<table><tr><td>![a]( <figure:d-f01> )</td></tr></table>", BlockKind.TABLE),
+        ("![a](figure:d-f01)", BlockKind.CODE),
+    ],
+)
+def test_text_that_looks_like_our_links_stays(text: str, kind: BlockKind):
+    figure = Block(BlockKind.FIGURE, Box(0, 0, 1, 0.5), label="image", figure_id="d-f01")
+    printed = Block(kind, Box(0, 0.5, 1, 1), text)
+    page = blocks_to_markdown([figure, printed])
+    enriched = enrich(page, {"d-f01": "A lamp."})
+    assert enriched == page.replace("![d-f01](", "![A lamp.](", 1)
+    assert "rinted" in enriched or "](figure:d-f01)" in enriched.replace("\\", "").replace(" <", "").replace("> ", "")

@@ -21,9 +21,9 @@ from llm_ocr.models.profiles.shared import CLASSES, classify_prompt, follows_ins
 from llm_ocr.types import Figure, FigureRecord, Status
 
 #: Increased when a change alters results for the same answers, or the requests; part of the key.
-RESULT_VERSION = 2
+RESULT_VERSION = 3
 #: The same for `parse` alone.
-_PARSE_VERSION = 3
+_PARSE_VERSION = 4
 #: Limit of malformed answers per figure: a model that has not learned the format will not produce it by chance.
 _MALFORMED = 2
 _FREE = "describe"  # form of answers to a prompt with a custom name: free text
@@ -85,13 +85,14 @@ class ModelFigureReader:
         """Describe a figure; see `FigureReader.describe`. Raises `ServerError` if no server is available."""
         own_prompt = self._options.prompt is not None
 
+        known = known_text(figure.caption, figure.inside) if self._tells else ""
+        prompt = f"{self._prompt}\n\nWhat the document says about it. {known}" if known else self._prompt
+
         async def make_request(step: Step) -> CompletionRequest:
-            known = known_text(figure.caption, figure.inside) if self._tells else ""
-            prompt = f"{self._prompt}\n\nWhat the document says about it. {known}" if known else self._prompt
             return request_of(self._profile, step, figure.id, figure.image, prompt, vllm_settings=self._structured)
 
         async def judge(answer: Completion, step: Step) -> Verdict[Description]:
-            return judge_figure(answer, self._form, self._classes, own_prompt=own_prompt)
+            return judge_figure(answer, self._form, self._classes, own_prompt=own_prompt, prompt=prompt)
 
         tries: Tries[Description] = Tries(self._options.max_attempts)
         await run_attempts(

@@ -11,7 +11,7 @@ from llm_ocr.engines import Completion, CompletionRequest, Engine, Finish
 from llm_ocr.engines.vlm.requests import LONGEST_BACKOFF, Step
 from llm_ocr.errors import PageFailure, RequestError, RequestRefused
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
-from llm_ocr.models.parsers.figure_answers import read_class, read_parse
+from llm_ocr.models.parsers.figure_answers import read_class, read_description, read_parse
 from llm_ocr.models.parsers.latex import with_dollar_math
 from llm_ocr.models.parsers.plain import is_placeless, legible, without_special
 from llm_ocr.models.parsers.repetition import sound_length
@@ -168,7 +168,7 @@ class Description:
 
 
 def judge_figure(
-    answer: Completion, mode: str, classes: Sequence[str], *, own_prompt: bool = False
+    answer: Completion, mode: str, classes: Sequence[str], *, own_prompt: bool = False, prompt: str = ""
 ) -> Verdict[Description]:
     """Judge an answer about a figure.
 
@@ -176,10 +176,13 @@ def judge_figure(
         answer: The model's answer about one figure.
         mode: parse, classify, or any other mode for free text.
         classes: Names to choose from, for classify.
-        own_prompt: Whether the user's prompt defines the JSON format, for parse.
+        own_prompt: Whether the user's prompt defines the form of the answer.
+        prompt: The request's prompt, which is left out of the answer.
     """
     body, reason, detail = ending(answer)
-    text = without_special(body).strip()
+    text = without_special(without_echo(legible(body), prompt)).strip()
+    if mode not in ("parse", "classify"):
+        text = text if own_prompt else read_description(text)
     if not text:
         return Verdict(Description(), reason or Reason.EMPTY, detail or _nothing_in(answer))
     if is_refusal(text):
@@ -195,6 +198,9 @@ def judge_figure(
             quoted = text if len(text) <= _QUOTED else f"{text[:_QUOTED]} …"
             return Verdict(Description(), reason or Reason.MALFORMED, detail or f"none of the classes: {quoted!r}")
         return Verdict(Description(label=label), reason, detail, 1)
+    if text.count("\ufffd") > MOST_UNKNOWN * len(text):
+        unknown = plural(text.count("\ufffd"), "character")
+        reason, detail = reason or Reason.MALFORMED, detail or f"{unknown} that the model could not write"
     return Verdict(Description(description=text), reason, detail, len(text))
 
 

@@ -145,7 +145,8 @@ _FURNITURE = {
 }
 #: Place of a figure in an answer of HunyuanOCR (pattern of the vendor's `output_utils.py`). Small numbers are points
 #: that the page itself prints.
-_PLACE = r"[ \t,，]{0,8}\(\d{1,4},[ ]?\d{1,4}\),[ ]?\(\d{1,4},[ ]?\d{1,4}\)"
+_CORNER = r"\([ ]?\d{1,4}[ ]?,[ ]?\d{1,4}[ ]?\)"
+_PLACE = rf"[ \t,，]{{0,8}}{_CORNER}[ ]?,[ ]?{_CORNER}"
 _PLACES = re.compile(rf"(?:{_PLACE}){{1,99}}+(?=[ \t]{{0,8}}$)", re.MULTILINE)
 _POINT = re.compile(r"\d+")
 _LEAST_POINT = 100

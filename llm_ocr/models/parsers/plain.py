@@ -17,7 +17,16 @@ from llm_ocr.types import FURNITURE, Block, BlockKind, Box
 # DeepSeek's tokenizer writes its own tokens with U+FF5C and U+2581.
 _ANYWHERE = ("<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<｜▁pad▁｜>", "<|grounding|>")
 #: End tokens of common chat templates. "</s>" is also HTML, so these are removed at the end only.
-_AT_END = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<|end_of_text|>", "<end_of_utterance>", "</s>")
+_AT_END = (
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|end|>",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<|return|>",
+    "</s>",
+)
 #: Tokens that fill the rest of an answer.
 _FILLING = ("<pad>", "<unk>", "<eos>", "<end_of_turn>", "<|txt_contd|>")
 #: Tokens of images and boxes, which are no text of the page in any family.
@@ -29,11 +38,26 @@ _TURN = re.compile(
     r"(?<!`)(?:<\|(?:im_start|im_end|endoftext|eot_id|end|end_of_text|user|assistant)\|>|<end_of_utterance>)(?!`)"
 )
 _ROLE = re.compile(
-    r"\s*(?:(?:<\|im_start\|>|<\|start_header_id\|>)?\s*assistant\s*(?:<\|end_header_id\|>)?\s*\n|<\|assistant\|>)"
+    r"\s*(?:(?:<\|im_start\|>|<\|start_header_id\|>)?\s*assistant\s*(?:<\|end_header_id\|>)?\s*\n"
+    r"|<\|assistant\|>|<\|start_of_role\|>\w{1,20}<\|end_of_role\|>|<start_of_turn>model\s*\n|\[/INST\]"
+    r"|(?:<\|channel\|>analysis.*)?<\|channel\|>final<\|message\|>)",
+    re.DOTALL,
 )
 _THOUGHT = re.compile(r"(?<!`)<think(?:ing)?>\s*</think(?:ing)?>(?!`)")  # empty; others are removed only at the start
-_THOUGHT_BEGIN = re.compile(r"<(?P<name>think(?:ing)?)>")
+_THOUGHT_BEGIN = re.compile(r"[<◁](?P<name>think(?:ing)?|seed:think|reasoning)[>▷]")
 _THOUGHT_END = re.compile(r"</think(?:ing)?>[ \t]*$", re.MULTILINE)
+#: Beginnings of tokens between turns and around thoughts.
+_CHAT = (
+    "<|",
+    "<end_of_utterance>",
+    "<start_of_turn>",
+    "[/INST]",
+    "<think",
+    "</think",
+    "◁think",
+    "<seed:",
+    "<reasoning>",
+)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _BARE_FENCE = re.compile(r"^[ \t]*```[ \t]*$", re.MULTILINE)
 _MARKS = ("<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>")
@@ -63,7 +87,7 @@ def without_special(text: str) -> str:
     """Return the answer itself: without thoughts, chat turns, special tokens, and an incomplete token at its end."""
     for token in _ANYWHERE:
         text = text.replace(token, "")
-    if "<|" in text or "<end_of_utterance>" in text or "<think" in text or "</think" in text:
+    if any(mark in text for mark in _CHAT):
         text = _OTHER_TOKENS.sub("", _without_chat(text))
     text = without_end(text)
     longest = 0
@@ -92,7 +116,8 @@ def _without_chat(text: str) -> str:
         text = text[role.end() :]
     begun = text.lstrip()
     if begin := _THOUGHT_BEGIN.match(begun):
-        text = begun.partition(f"</{begin['name']}>")[2]
+        first, last = begun[0], begin[0][-1]
+        text = begun.partition(f"{first}/{begin['name']}{last}")[2]
     elif (end := _THOUGHT_END.search(text)) and not any(mark in text[: end.start()] for mark in ("<think", "```")):
         text = text[end.end() :]  # the chat template has written the beginning
     parts: list[str] = []
@@ -133,16 +158,18 @@ _TEXT_NAMES = ("text", "content", "markdown", "html", "transcription", "natural_
 _LITERAL = re.compile(
     r"\\(n|t|\")(?!(?:abla|ot|eq|eg|umber|earrow|u|i|otin|imes|heta|ext\w*|ilde|o|an|au|op|riangle\w*)(?![a-z]))"
 )
+_JSON_FENCE = re.compile(r"\A```json[ \t]*\n(\{.*\})\s*```\Z", re.DOTALL)
 _MOST_AROUND = 4
 _AROUND = re.compile(
     r"<(?P<name>answer|document|doc|page|output|result|response|transcription|transcript|ocr|markdown)(?:\s[^<>]{0,200})?>"
 )
 _DIV = re.compile(r"(?<!`)</?div\b[^<>\n]{0,500}>(?!`)", re.IGNORECASE)
 _HTML_PAGE = re.compile(r"<(?:!doctype|html|body|h[1-6]|p|ul|ol|section|article)\b", re.IGNORECASE)
-#: Tag of a picture, or the end of a link to one: data, or the name of a file that does not exist.
+#: Tag of a picture, or the end of a link to one: data, or the name of a file or figure that does not exist.
 _PICTURE = re.compile(
     r"""(?<!`)<img\s(?P<rest>[^<>]*+)>(?!`)
-        |\]\([ \t]{0,4}(?:data:[^()\s]*+|[^()\s/:]{1,200}\.(?:png|jpe?g|webp|gif|svg))[ \t]{0,4}\)(?!`)""",
+        |\]\([ \t]{0,4}(?:(?:data|figure):[^()\s]*+|<?[^()<>\n:]{1,200}\.(?:png|jpe?g|webp|gif|svg)>?)
+            (?:[ \t]{1,4}"[^"\n]{0,200}")?[ \t]{0,4}\)(?!`)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _ALT = re.compile(r"""\balt\s{0,4}=\s{0,4}(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')""", re.IGNORECASE)
@@ -157,9 +184,13 @@ def parse_plain(text: str, frame: Frame = NO_FRAME) -> Parsed:
     return Parsed(tuple(with_inserts(body, ())))
 
 
-def plain_body(text: str) -> str:
-    """Return the Markdown of an answer, without special tokens, talk, and a fence or tags around the whole."""
-    body = unwrapped(_without_tags(_from_json(without_special(text).replace("\r\n", "\n").strip())))
+def plain_body(text: str, names: Sequence[str] = _TEXT_NAMES) -> str:
+    """Return the Markdown of an answer, without special tokens, talk, and a fence or tags around the whole.
+
+    A JSON object with nothing but a text gives the text, if its key is one of `names`.
+    """
+    body = without_special(text).replace("\r\n", "\n").strip()
+    body = unwrapped(_without_tags(_from_json(_JSON_FENCE.sub(r"\1", body), names)))
     if _HTML_PAGE.match(body) and body.endswith(">"):
         whole = body[:9].lower().startswith(("<!doctype", "<html", "<body"))
         if whole or all(line.lstrip()[:1] in ("", "<") for line in body.split("\n")):
@@ -167,7 +198,7 @@ def plain_body(text: str) -> str:
     return without_divs(_without_copies(without_talk(body)))
 
 
-def _from_json(text: str) -> str:
+def _from_json(text: str, names: Sequence[str]) -> str:
     r"""Return the text of an answer that is a JSON string, or a JSON object with nothing but a text.
 
     The escapes of an answer in one line, with a blank line written as `\n\n`, are decoded as well.
@@ -175,7 +206,7 @@ def _from_json(text: str) -> str:
     if text.startswith(('"', "{")) and text.endswith(('"', "}")):
         with suppress(ValueError, RecursionError):
             value = json.loads(text, strict=False)
-            if isinstance(value, dict) and len(value) == 1 and not value.keys().isdisjoint(_TEXT_NAMES):
+            if isinstance(value, dict) and len(value) == 1 and not value.keys().isdisjoint(names):
                 (value,) = value.values()
             if isinstance(value, str) and ("\n" in value or text[0] == "{"):
                 return value.strip()

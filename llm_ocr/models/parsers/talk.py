@@ -3,26 +3,53 @@
 import re
 
 _LONGEST_REFUSAL = 600
+_SEEN_IN = r"(?:image|picture|photo|scan|screenshot|file|attachment|figure|document)s?"
 _REFUSAL = re.compile(
-    r"""\W{0,4}
+    rf"""\W{{0,4}}
     (?:(?:(?:i(?:['’]m|\ am)?\ (?:very\ |so\ )?sorry|sorry|apologies|i\ apologi[sz]e|unfortunately)\b
-        [^.!?\n]{0,60}?[,.;:!]?\ (?:but\ )?)?
-        (?:as\ an?\ (?:ai|language|text)\b[^,.\n]{0,60},?\ )?
+        [^.!?\n]{{0,60}}?[,.;:!]?\ (?:but\ )?)?
+        (?:as\ an?\ (?:ai|language|text)\b[^,.\n]{{0,60}},?\ )?
         i(?:['’]m|\ am)?\ (?:currently\ )?
-        (?:unable\ to|not\ able\ to|cannot|can['’]t|can\ not|do(?:n['’]t|\ not)\ have\ the\ ability\ to)
+        (?:unable\ to|not\ able\ to|cannot|can['’]t|can\ not|won['’]t\ be\ able\ to
+            |do(?:n['’]t|\ not)\ have\ the\ ability\ to)
         \ (?:directly\ )?
-        (?:(?:assist|help)(?:\ you)?\ with\ (?:that|this)\b
+        (?:(?:assist|help)(?:\ you)?\ with\ (?:that|this|identifying)\b
+        |(?:reproduce|transcribe|share)\ [^\n]{{0,100}}\bcopyright
+        |(?:fulfill|fulfil|complete|comply\ with|process|answer)\ (?:this|that)\ request\b
+        |(?:provide|give|offer|generate|create|produce)\ (?:you\ )?(?:with\ )?(?:an?\ |the\ |any\ )?(?:\w+\ ){{0,2}}?
+            (?:description|transcription|caption|details|information|analysis)\b[^\n]{{0,80}}?\b{_SEEN_IN}\b
         |(?:view|see|access|process|read|analy[sz]e|interpret|extract|transcribe|describe|identify|open|display)\b
-        [^\n]{0,80}?\b(?:images?|pictures?|photos?|files?|attachments?|figures?|documents?)\b)
+        [^\n]{{0,80}}?\b{_SEEN_IN}\b)
     |(?:i(?:['’]m|\ am)\ sorry|sorry|apologies|unfortunately),?\ (?:but\ )?the\ (?:text\ in\ the\ )?
-        (?:image|picture|photo|scan)(?:\ you\ provided)?\ (?:is|appears|seems)\b[^.\n]{0,40}?
+        (?:image|picture|photo|scan)(?:\ you\ provided)?\ (?:is|appears|seems)\b[^.\n]{{0,40}}?
         \b(?:blurry|blurred|unclear|illegible|unreadable|low|dark|small|legible|readable|clear)\b
     |it\ (?:looks\ like|seems|appears)\ (?:that\ )?you\ (?:have\ not|haven['’]t|did\ not|didn['’]t|forgot\ to)\ 
-        (?:upload|attach|provide|include|share)[^.\n]{0,40}\b(?:images?|pictures?|photos?|files?|documents?)\b
-    |please\ (?:upload|attach|provide|share)\ [^.\n]{0,40}\b(?:image|picture|photo|file|document)\b
-        [^.\n]{0,40}?\ (?:so\ (?:that\ )?i\ can|and\ i(?:['’]ll|\ will))\b
-    |(?:很|非常|十分)?(?:抱歉|对不起|不好意思)[，,。！! ]{0,2}(?:但|但是)?我?(?:目前|现在|暂时)?
-        (?:无法|不能|未能|没有办法)(?:直接)?(?:识别|读取|阅读|查看|看到|处理|访问|分析|解析|提取|转录|打开)[^\n]{0,16}?(?:图|照片|文字|文件|附件|文档))""",
+        (?:upload|attach|provide|include|share)[^.\n]{{0,40}}\b(?:images?|pictures?|photos?|files?|documents?)\b
+    |(?:i\ (?:do\ not|don['’]t|can(?:not|['’]t))\ (?:see|have|find)\ (?:an?y?\ |the\ )?(?:image|picture|photo|file)s?
+        |(?:there\ (?:is|was)\ )?no\ (?:image|picture|photo|file)(?:\ (?:is|was|has\ been))?)
+        \ (?:attached|provided|uploaded|included|shared|in\ (?:this|your)\ (?:message|chat|request))\b
+    |please\ (?:upload|attach|provide|share)\ [^.\n]{{0,40}}\b(?:image|picture|photo|file|document)\b
+        [^.\n]{{0,40}}?\ (?:so\ (?:that\ )?i\ can|and\ i(?:['’]ll|\ will))\b
+    |(?:(?:es\ tut\ mir\ leid|entschuldigung|leider),?\ (?:aber\ )?)?(?:ich\ kann|kann\ ich)\ [^.\n]{{0,60}}?
+        \b(?:bild(?:es|er)?|foto|datei|abbildung|scan)\b[^.\n]{{0,40}}?\bnicht\ (?:\w+\ )?
+        (?:beschreiben|lesen|erkennen|sehen|verarbeiten|analysieren|transkribieren|öffnen|anzeigen)
+    |(?:(?:je\ suis\ )?désolée?,?\ (?:mais\ )?)?je\ ne\ (?:(?:peux|parviens|puis)\ pas
+            |suis\ pas\ (?:en\ mesure|capable))
+        \ (?:à\ |de\ |d['’])?(?:décrire|lire|voir|analyser|traiter|transcrire|extraire|accéder|identifier|ouvrir)\b
+        [^.\n]{{0,60}}?\b(?:image|photo|fichier|figure)s?\b
+    |(?:(?:lo\ siento|lamento|disculpe|desculpe|sinto\ muito|mi\ dispiace)\w{{0,6}}[,.]?\ (?:pero\ |mas\ |ma\ )?)?
+        (?:no\ (?:puedo|soy\ capaz\ de)|não\ (?:posso|consigo)|non\ (?:posso|riesco\ a))
+        \ (?:descr|leer|ler\b|legg|ver\b|vede|analiz|analis|proce|transcr|extra|estra|acced|acess|identific)\w{{0,10}}
+        [^.\n]{{0,60}}?\b(?:imagen|imagem|imágenes|imagens|immagin[ei]|fotos?|archivo|arquivo|file)\b
+    |(?:很|非常|十分)?(?:抱歉|对不起|不好意思|抱歉地)[，,。！! ]{{0,2}}(?:但|但是)?我?(?:目前|现在|暂时)?
+        (?:无法|不能|未能|没有办法)(?:直接|为您|为你)?(?:识别|读取|阅读|查看|看到|处理|访问|分析|解析|提取|转录|打开|描述|提供|回答)
+        [^\n]{{0,16}}?(?:图|照片|文字|文件|附件|文档)
+    |申し訳(?:あり|ござい)ません[がけ]?(?:れど)?[、,。 ]?
+        [^\n。]{{0,30}}(?:画像|写真|ファイル|図)[^\n。]{{0,30}}(?:できません|できない|不可能)
+    |(?:죄송합니다|죄송하지만)[.,]?\ ?[^\n.]{{0,30}}(?:이미지|사진|그림|파일)
+        [^\n.]{{0,30}}(?:수\ 없습니다|못합니다|어렵습니다)
+    |(?:(?:извините|простите|к\ сожалению),?\ (?:но\ )?)?я\ не\ могу\ [^.\n]{{0,40}}
+        (?:изображени|картинк|фото|файл))""",
     re.IGNORECASE | re.VERBOSE,
 )
 #: Whole answer that says of an image that it has no text. Pages print "This page is intentionally left blank".
@@ -49,7 +76,8 @@ _LONGEST_NOTHING = 200
 
 #: Paragraph that says that text of the page is left out.
 _OMITS = re.compile(
-    r"""[*_\s]{0,4}[\[(（][\s.…*_]{0,8}(?:note:\ )?(?:(?:the\ )?(?:(?:rest|remainder|remaining\ (?:part|portion)s?)
+    r"""[*_\s]{0,4}(?:[\[(（]|<!--)[\s.…*_]{0,8}(?:note:\ )?
+        (?:(?:the\ )?(?:(?:rest|remainder|remaining\ (?:part|portion)s?)
             (?:\ of\ (?:the|this)\ (?:page|document|text|table|image|list|content))?
             |remaining\ (?:text|contents?|rows|pages?|sections?|lines|items|entries|paragraphs)
             |(?:further|additional)\ (?:text|rows|content))
@@ -57,15 +85,25 @@ _OMITS = re.compile(
         |(?:the\ )?(?:text|content|page|image|document)(?:\ (?:in|of|on)\ (?:the|this)\ \w+)?\ (?:is|are)
             \ (?:mostly\ |completely\ |entirely\ |too\ )?(?:illegible|unreadable|blurry|truncated|cut\ off)
             [^\[\]()\n]{0,60}
-        |(?:text|content|rows|remaining\ \w+|rest)\ (?:omitted|truncated|continues)\b[^\[\]()\n]{0,60})
-    [\s.…*_]{0,8}[\])）][*_\s.]{0,4}""",
+        |(?:text|content|rows|remaining\ \w+|rest(?:\ of\ (?:the|this)\ \w+)?)\ (?:is\ )?
+            (?:omitted|truncated|continues)\b[^\[\]()\n]{0,60}
+        |insert\ (?:\w+\ ){1,2}here
+        |(?:der\ rest\ d|le\ reste\ d|el\ resto\ d|o\ resto\ d|il\ resto\ d)[^\[\]()\n]{0,40}?
+            \b(?:unleserlich|weggelassen|ausgelassen|abgeschnitten|illisible|omis|tronqué|ilegible|ilegível|omitid|illeggibile|omess)
+            [^\[\]()\n]{0,40}
+        |(?:其余|剩余|以下|后续|剩下的?)(?:的)?(?:内容|文字|部分|文本)?(?:已|被|从)?(?:省略|略去|略))
+    [\s.…*_]{0,8}(?:[\])）]|-->)[*_\s.]{0,4}""",
     re.IGNORECASE | re.VERBOSE,
 )
 #: Answer of one paragraph that describes the image instead.
 _DESCRIBES = re.compile(
     r"(?:this|the) (?:(?:provided |given )?(?:image|picture|photo(?:graph)?|screenshot)(?: you \w+)?"
     r" (?:shows|depicts|displays|contains|features|presents|appears to|seems to|is a\b)"
-    r"|(?:document|page|scan) (?:appears|seems) to (?:be|contain|show|list)\b)",
+    r"|(?:document|page|scan) (?:appears|seems) to (?:be|contain|show|list)\b)"
+    r"|(?:l['’]image|cette image) (?:montre|présente|contient|affiche)\b"
+    r"|(?:la|esta) imagen (?:muestra|presenta|contiene)\b|(?:a|esta) imagem (?:mostra|apresenta|contém)\b"
+    r"|(?:l['’]|questa )immagine (?:mostra|presenta|contiene)\b|(?:das|dieses) bild (?:zeigt|enthält)\b"
+    r"|[这该此](?:张|幅)?(?:图片|图像|照片)(?:展示|显示|是|包含|中)",
     re.IGNORECASE,
 )
 _LONGEST_DESCRIPTION = 1500
@@ -162,6 +200,18 @@ _REMARK = re.compile(
     r"[^\n]{0,200}\b(?:original|format\w{0,5}|layout|image|document|structure)\b[^\n]{0,200}\Z",
     re.IGNORECASE,
 )
+#: First line that announces a description of a figure.
+_INTRODUCED = re.compile(
+    r"""[*_#\s]{0,6}(?:(?:sure|certainly|of\ course|okay|absolutely)(?:\ thing)?[,.!]*\ )?(?:
+        (?:here(?:['’]s|\ is)|below\ is|the\ following\ is|this\ is)\ (?:the|a|an|your|my)\ (?:[\w-]+,?\ ){0,3}?
+            (?:description|caption|summary|explanation|analysis|alt\ text)\b[^\n.:]{0,80}
+        |(?:好的[，,。！!]?\s?)?(?:以下|下面|这)是[^\n：:。]{0,20}(?:描述|说明|介绍|分析)
+        |hier\ ist\ (?:eine|die)\ (?:\w+\ ){0,2}beschreibung\b[^\n.:]{0,60}
+        |voici\ (?:une|la)\ (?:\w+\ ){0,2}description\b[^\n.:]{0,60}
+        |aqu[ií]\ (?:est[aá]|tienes)\ (?:una|la)\ (?:\w+\ ){0,2}descripción\b[^\n.:]{0,60}
+    )[:：][*_]{0,2}[ \t]*""",
+    re.IGNORECASE | re.VERBOSE,
+)
 _RULE = re.compile(r"(?:[-*_][ \t]{0,2}){3,80}|\"{3}|'{3}")
 
 
@@ -197,8 +247,17 @@ def unwrapped(text: str) -> str:
 
 def without_talk(text: str) -> str:
     """Return the text without a line that announces it, an offer of help at its end, and a remark about its making."""
+    return _without_lines(text, _ANNOUNCED)
+
+
+def without_introduction(text: str) -> str:
+    """Return a description without a line that announces it, and an offer of help at its end."""
+    return _without_lines(text, _INTRODUCED)
+
+
+def _without_lines(text: str, first_line: re.Pattern[str]) -> str:
     first, _, rest = text.partition("\n")
-    announced = len(first) <= _LONGEST_TALK and bool(rest.strip()) and _ANNOUNCED.fullmatch(first.strip()) is not None
+    announced = len(first) <= _LONGEST_TALK and bool(rest.strip()) and first_line.fullmatch(first.strip()) is not None
     body = rest.strip() if announced else text
     before, _, last = body.rpartition("\n")
     remark = before.strip() and _REMARK.match(last.strip())

@@ -9,8 +9,8 @@ from functools import partial
 from operator import attrgetter
 
 from llm_ocr.results.dataset import DatasetRow
-from llm_ocr.results.figure_text import DESCRIPTION, enriched_page
-from llm_ocr.results.markdown import IMAGE, blocks_to_markdown, clean
+from llm_ocr.results.figure_text import enriched_page
+from llm_ocr.results.markdown import DESCRIPTION, IMAGE, blocks_to_markdown, clean
 from llm_ocr.types import FURNITURE, Block, BlockKind, PageRecord
 
 

@@ -59,6 +59,58 @@ def test_a_description_is_the_models_words():
     assert (record.data, record.label, record.reason, record.detail) == ("", "", None, "")
 
 
+def test_a_description_has_no_prompt_and_no_hidden_characters():
+    prompt = asked(CHAT).prompt
+    record = described(stop(f"{prompt}\n\nA \u202ebar\u202c chart\x00 of sales."))
+    assert (record.status, record.description) == (Status.OK, "A bar chart of sales.")
+    with pytest.raises(PageFailure, match="nothing"):
+        described(stop(prompt))
+
+
+def test_unknown_characters_degrade_a_description():
+    record = described(stop("A b\ufffdr ch\ufffdrt."))
+    assert (record.status, record.reason, record.description) == (
+        Status.DEGRADED,
+        Reason.MALFORMED,
+        "A b\ufffdr ch\ufffdrt.",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I can't provide a description of this image.",
+        "I won't be able to help with identifying this person.",
+        "I'm sorry, but I cannot fulfill this request.",
+        "There is no image provided. Please upload the figure.",
+        "Es tut mir leid, aber ich kann dieses Bild nicht beschreiben.",
+        "Je suis désolé, mais je ne peux pas décrire cette image.",
+        "Lo siento, no puedo describir esta imagen.",
+        "Desculpe, não consigo ver a imagem.",
+        "Mi dispiace, non posso descrivere questa immagine.",
+        "很抱歉，我不能提供这张图片的描述。",
+        "申し訳ありませんが、この画像を説明することはできません。",
+    ],
+)
+def test_a_refusal_describes_nothing(text: str):
+    with pytest.raises(PageFailure, match="refused"):
+        described(stop(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A sign that says: sorry, I cannot read the image.",
+        "No image of the bridge was included in the first atlas; this is the second.",
+        "I cannot fulfill the order before May, writes the clerk.",
+        "No puedo enviar la foto hoy, dice la carta.",
+        "Ich kann nicht kommen, steht auf der Karte.",
+    ],
+)
+def test_words_like_those_of_a_refusal_are_kept(text: str):
+    assert described(stop(text)).description == text
+
+
 def test_chat_models_are_told_what_the_document_says():
     request = asked(CHAT)
     assert request.image == FIGURE.image
