@@ -370,7 +370,8 @@ def run_export(command: str, settings: ExportSettings) -> int:
         write_line(f"{documents} left out because of too many failed pages: {done.url}/dropped-documents.jsonl")
     if done.left_out:
         write_line(f"{plural(done.left_out, 'page')} left out (not balanced)")
-    write_line(f"Open it: {done.load}")
+    if done.files:
+        write_line(f"Open it: {done.load}")
     if done.failed:
         complain(f"{plural(done.failed, 'document')} failed: {done.url}/failed-documents.jsonl has the reasons")
         return 3

@@ -39,7 +39,8 @@ from llm_ocr.stages.sharing import (
 from llm_ocr.types import Counts, Figure, FigureRecord, PageRecord, Reason, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, Claim
-from llm_ocr.workspace.publish import Marker, iter_markers, read_data, standing_marker
+from llm_ocr.workspace.publish import Marker, read_data, standing_marker
+from llm_ocr.workspace.status import figures_to_describe
 from llm_ocr.workspace.summaries import figures_summary
 
 #: Descriptions kept for repeated figures (logos, repeated charts). Each takes a few hundred bytes.
@@ -222,9 +223,7 @@ def _begin(job: Job[FigureCommand], split: Split, key: str, pages_from: str, sou
         return False
     units = PlannedUnits(workspace)
     mine = {units.name(place) for place in split.shard.of(range(len(units)))}
-    expected = sum(marker.figures.expected for marker in iter_markers(workspace, pages_from, source, mine))
-    done = sum((marker.figures for marker in iter_markers(workspace, DESCRIBE, key, mine)), Counts())
-    job.progress.begin(DESCRIBE, expected, done)
+    job.progress.begin(DESCRIBE, *figures_to_describe(workspace, pages_from, source, key, mine))
     return True
 
 

@@ -186,6 +186,11 @@ def _report(result: PlanResult, skipped: dict[str, int], progress: Progress) -> 
     if skipped:
         kinds = ", ".join(f"{count} {suffix or 'without extension'}" for suffix, count in sorted(skipped.items()))
         progress.say(f"Skipped files of other types: {kinds}")
+    if total := sum(result.unopened.values()):
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(result.unopened.items()))
+        more = ", ..." if total > len(result.unopened_examples) else ""
+        named = ", ".join(map(shown, result.unopened_examples)) + more
+        progress.say(f"{plural(total, 'document')} cannot be read, and will be `failed` ({reasons}): {named}")
     if result.copies:
         progress.say(f"{plural(result.copies, 'duplicate')} of documents: read once, written under each path")
     if result.changed:

@@ -45,7 +45,7 @@ from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.recording import Recorded
 from llm_ocr.stages.rendering import Remote, passwords
 from llm_ocr.stages.servers import Engines, server_key
-from llm_ocr.stages.sharing import Split, copy_markers, pages_stage, sharing
+from llm_ocr.stages.sharing import Sharing, Split, copy_markers, pages_stage
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Status, Unit, plural
 from llm_ocr.workspace import Workspace, library_version
@@ -205,7 +205,8 @@ class Worker(Silent):
             stack.push_async_callback(remote.close)
             job = Job(workspace, settings, recorded, engines, remote, command=work.stage)
             quiet = replace(job, progress=Silent())  # what other workers hold is no news for the user
-            own = await stack.enter_async_context(sharing(quiet, work.split, work.stage, work.published))
+            own = Sharing(quiet, work.split, work.stage, work.published)
+            stack.push_async_callback(asyncio.to_thread, own.close)
             found = await asyncio.to_thread(_read_with, workspace, work.stage, work.published, work.key)
             units = own.take(PlannedUnits(workspace, found))
 

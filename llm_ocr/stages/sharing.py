@@ -163,13 +163,38 @@ class Sharing:
 
 
 @contextlib.asynccontextmanager
-async def sharing(job: Job[LeaseSettings], split: Split, stage: str, key: str) -> AsyncIterator[Sharing]:
-    """Open the `Sharing` of a stage. At the end of the block, leases are released."""
-    own = Sharing(job, split, stage, key)
-    try:
-        yield own
-    finally:
-        await asyncio.to_thread(own.close)
+async def sharing(
+    job: Job[LeaseSettings], split: Split, stage: str, key: str, read_with: str = ""
+) -> AsyncIterator[Sharing]:
+    """Open the `Sharing` of a stage. At the end of the block, leases are released.
+
+    In a local folder, a command that takes all units excludes others of the stage: they would read the same pages.
+
+    Args:
+        job: The command.
+        split: The distribution of the units.
+        stage: The stage.
+        key: The stage key.
+        read_with: The key of the command's settings, if units are published under another key, as those of repairs.
+
+    Raises:
+        WorkspaceError: Another command works on the stage.
+    """
+    store = job.workspace.store
+    with contextlib.ExitStack() as stack:
+        if isinstance(store, LocalStore):
+            other = stack.enter_context(store.held(f"{stage}-{read_with or key}", shared=not split.alone))
+            if other:
+                raise WorkspaceError(
+                    f"another command ({other}) works on {stage} of {job.workspace.url}: pages would be read twice",
+                    hint="Wait until it has ended, or end it. Commands share the pages of a folder if each of them "
+                    f"has `lease_seconds={DEFAULT_SECONDS:.0f}`.",
+                )
+        own = Sharing(job, split, stage, key)
+        try:
+            yield own
+        finally:
+            await asyncio.to_thread(own.close)
 
 
 @contextlib.asynccontextmanager
@@ -192,12 +217,15 @@ async def shared(
         units: Selects the units. By default all planned units without a marker are taken.
         among: The generations from which units are taken. By default all.
         read_with: The key of the command's settings, if units are published under another key, as those of repairs.
+
+    Raises:
+        WorkspaceError: Another command works on the stage.
     """
     if job.given is not None:
         job.given.begun(read_with or key)
         yield job.given
         return
-    async with sharing(job, split, stage, key) as own:
+    async with sharing(job, split, stage, key, read_with) as own:
         planned = await asyncio.to_thread(PlannedUnits, job.workspace)
         open_units = planned if among is None else PlannedUnits(job.workspace, among)
         yield Share(units(own) if units else own.take(open_units), own.mine, own.done)

@@ -206,7 +206,8 @@ class PlanResult:
 
     `known` documents were in the plan already and did not change. Of these, `differing` documents have another content
     or page selection now; `examples` lists some of their sources. `changed` documents are new, because the content of
-    their file differs from the plan; `changed_examples` lists some of their sources.
+    their file differs from the plan; `changed_examples` lists some of their sources. `unopened` counts new documents
+    that cannot be read, by reason; `unopened_examples` lists some of their sources.
     """
 
     generation: Generation | None
@@ -217,6 +218,8 @@ class PlanResult:
     filtered: Filtered | None = None  # documents that filters excluded for the first time
     changed: int = 0
     changed_examples: tuple[str, ...] = ()
+    unopened: Mapping[str, int] = field(default_factory=dict)
+    unopened_examples: tuple[str, ...] = ()
 
 
 def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mapping[str, PlannedDocument]) -> None:
@@ -439,6 +442,8 @@ class Planner:
         examples: list[str] = []
         changed_examples: list[str] = []
         readmitted: Counter[str] = Counter()
+        unopened: Counter[str] = Counter()
+        unopened_examples: list[str] = []
         differing_by_id: dict[str, PlannedDocument] = {}
         index = begin
         for members in self._members():
@@ -480,6 +485,10 @@ class Planner:
                 estimate=first.estimate,
                 wanted=ALL_PAGES if first.pages else first.wanted,
             )
+            if first.reason is not None:
+                unopened[first.reason.value] += 1
+                if len(unopened_examples) < _MOST_EXAMPLES:
+                    unopened_examples.append(first.source)
             yield Piece(part, range(index, index + part.reserved))
             index += part.reserved
         self._readmitted = dict(readmitted)
@@ -491,6 +500,8 @@ class Planner:
             tuple(examples),
             changed=changed,
             changed_examples=tuple(changed_examples),
+            unopened=unopened,
+            unopened_examples=tuple(unopened_examples),
         )
         if differing_by_id:
             check_pages(self._workspace, found, differing_by_id)

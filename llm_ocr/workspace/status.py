@@ -513,6 +513,27 @@ def _sum(
     return total
 
 
+def figures_to_describe(
+    workspace: Workspace, stage: str, source: str, key: str, mine: Container[str]
+) -> tuple[int, Counts]:
+    """Return the number of figures of a worker's share, and the counts of those that are described.
+
+    Figures of rows that a repair has superseded are in neither, except those in units that are not described yet.
+
+    Args:
+        workspace: the workspace.
+        stage: the stage whose pages have the figures.
+        source: the key of that stage.
+        key: the key of Describe.
+        mine: the ids of the units of the share.
+    """
+    pictured = _sum(workspace, stage, source, current=mine)
+    described = _sum(workspace, DESCRIBE, key, without=pictured.superseded, current=mine)
+    superseded = pictured.superseded.figures
+    gone = sum(sum(superseded[unit].values()) for unit in superseded.keys() & described.done)
+    return pictured.figures.expected - gone, described.figures
+
+
 def _described(extra: Extra, pages: Mapping[str, int]) -> tuple[Counts, Counter[str]]:
     """Return the status counts of the figures of these pages, from a marker of Describe, and reasons of those not ok.
 

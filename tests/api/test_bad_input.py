@@ -148,6 +148,16 @@ def test_skipped_files_are_counted_and_nothing_is_half_published(outcome):
     assert_nothing_half_published(outcome.workspace)
 
 
+def test_plan_names_documents_that_cannot_be_read(tmp_path):
+    (tmp_path / "good.pdf").write_bytes(bad.text_pdf(*bad.good_pages("good", 1)))
+    (tmp_path / "list.txt").write_text("\n".join(["good.pdf", *(f"gone{number}.pdf" for number in range(7))]))
+    planned = cli("plan", "list.txt", "-w", "out", cwd=tmp_path)
+    assert planned.returncode == 0, said(planned)
+    assert "7 documents cannot be read, and will be `failed` (not found 7): " in planned.stderr
+    assert "gone4.pdf, ...\n" in planned.stderr
+    assert "cannot be read" not in cli("plan", "list.txt", "-w", "out", cwd=tmp_path).stderr
+
+
 def test_finished_run_repeats_its_last_line(outcome):
     again = cli("extract", "-w", outcome.workspace, *FRUGAL, cwd=outcome.workspace.parent)
     assert again.returncode == 3, said(again)

@@ -56,16 +56,25 @@ def documents() -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def made(golden) -> Path:
-    """A folder with the documents, and `exact`, the workspace of a run that counted all of them first."""
+    """A folder with the documents."""
 
     def make_it(root: Path) -> None:
         for name, data in documents().items():
             path = root / "documents" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        llm_ocr.run(root / "documents", workspace=root / "exact", count_pages="exact", pages_per_unit=UNIT, **FRUGALLY)
 
     return golden("estimated", make_it)
+
+
+@pytest.fixture(scope="module")
+def exact(golden, made) -> llm_ocr.Run:
+    """A run that counted all pages first; only slow tests need it."""
+
+    def make_it(root: Path) -> None:
+        llm_ocr.run(made / "documents", workspace=root / "w", count_pages="exact", pages_per_unit=UNIT, **FRUGALLY)
+
+    return llm_ocr.open(str(golden("estimated exact", make_it) / "w"))
 
 
 @pytest.fixture
@@ -88,8 +97,7 @@ def texts_of(run: llm_ocr.Run) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_rows_are_those_of_an_exact_plan(made, few, tmp_path):
-    exact = llm_ocr.open(str(made / "exact"))
+def test_the_rows_are_those_of_an_exact_plan(made, exact, few, tmp_path):
     workspace = tmp_path / "w"
     planned = llm_ocr.plan(made / "documents", workspace=workspace, engine="embedded", pages_per_unit=UNIT)
     assert planned.status.estimated and planned.status.documents == exact.status.documents == PLAIN + 7
@@ -158,7 +166,7 @@ def bucket(made) -> Iterator[tuple[str, str, dict[str, str], Counter[str]]]:
 
 
 @pytest.mark.slow
-def test_planning_on_bucket_downloads_sample_and_long_documents(bucket, few, made):
+def test_planning_on_bucket_downloads_sample_and_long_documents(bucket, few, exact):
     corpus, workspace, settings, read = bucket
     llm_ocr.plan(corpus, workspace=workspace, engine="embedded", pages_per_unit=UNIT, **settings)
     sample = {name for name in read if name != "a long.pdf"}
@@ -166,7 +174,6 @@ def test_planning_on_bucket_downloads_sample_and_long_documents(bucket, few, mad
     assert read.total() == len(read)
 
     run = llm_ocr.run(workspace=workspace, **settings, **FRUGALLY)
-    exact = llm_ocr.open(str(made / "exact"))
     assert run.status.finished and not run.status.estimated
     assert run.status.pages == exact.status.pages
 

@@ -113,6 +113,17 @@ def test_rows_name_the_settings_that_read_them(folder):
     assert (row.text_source, row.attempts[0]["settings"]) == ("ocr", {"text_layer": "never"})
 
 
+def test_describe_counts_the_current_figures_after_a_repair(examples, tmp_path):
+    llm_ocr.run(examples / "paper.pdf", workspace=tmp_path / "out", **FRUGALLY)
+    (tmp_path / "pages.txt").write_text("\n".join(row.page_id for row in rows(tmp_path)))
+    done = repair(tmp_path, "--pages-from", "pages.txt", *OCR)
+    assert done.returncode == 0, said(done)
+    figures = status_of(tmp_path / "out")["figures"]["expected"]
+    again = cli("describe", "-w", "out", "--engine", "embedded", cwd=tmp_path)
+    assert f"describe: {figures} figures, {figures} already done" in again.stderr
+    assert f"describe: {figures}/{figures} figures, {figures} ok" in again.stderr
+
+
 def test_worse_result_of_a_repair_stays_history(folder):
     text, old = markdown(folder, "good"), rows(folder)
     (folder / "list.txt").write_text(f"{old[0].page_id}\n")

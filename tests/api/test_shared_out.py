@@ -213,6 +213,24 @@ def test_tasks_of_a_platform_read_each_unit_once(small_examples, tmp_path, monke
     assert len(list((url / "extract").rglob("*.parquet"))) == total
 
 
+def test_second_command_in_a_folder_is_told_how_to_share(small_examples, tmp_path):
+    url = tmp_path / "w"
+    llm_ocr.plan(small_examples / "fax.tiff", workspace=url, pages_per_unit=1, engine="embedded")
+    key = llm_ocr.extract(workspace=url, **FRUGALLY).status.stages["extract"].key
+    with LocalStore(url).held(f"extract-{key}", shared=False):
+        for settings in ({}, {"lease_seconds": 300}):
+            with pytest.raises(
+                WorkspaceError, match=r"(?s)another command \(process \d+ on .+`lease_seconds=300`"
+            ) as told:
+                llm_ocr.extract(workspace=url, **FRUGALLY, **settings)
+            assert told.value.exit_code == 1
+    with LocalStore(url).held(f"extract-{key}", shared=True):
+        llm_ocr.extract(workspace=url, **FRUGALLY, lease_seconds=300)
+        with pytest.raises(WorkspaceError, match="another command"):
+            llm_ocr.extract(workspace=url, **FRUGALLY)
+    llm_ocr.extract(workspace=url, **FRUGALLY)
+
+
 def test_a_dataset_repository_refuses_a_plan_for_too_many_files():
     workspace = Workspace.on(Scarce(), create=True)
     planned(workspace, 3)  # 27 files

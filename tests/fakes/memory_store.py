@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
 from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo
@@ -49,6 +49,13 @@ class MemoryStore(BaseStore):
         self._writes = 0
         # By the first segments of the key, so that the listing of one folder costs only as much as its content.
         self._folders: defaultdict[str, dict[str, tuple[bytes, ObjectInfo]]] = defaultdict(dict)
+
+    def copy(self) -> Self:
+        """Return a store with the same objects, which changes alone."""
+        other = type(self)(self.fault, self._clock)
+        other._writes = self._writes
+        other._folders.update({name: dict(objects) for name, objects in self._folders.items()})
+        return other
 
     def get(self, key: str) -> bytes:
         return self._request("get", key, lambda: self._object(key)[0])

@@ -109,16 +109,16 @@ def image_hashes(workspace: Path) -> dict[str, str]:
     return {page.page_id: image_hash(data_url(page.image)) for page in found if page.image is not None}
 
 
-def accounted(workspace: Path, **others: int) -> dict[str, PageRecord]:
-    """The rows by page: one for each page, all ok but for `others`, and the status says the same."""
+def accounted(workspace: Path, *, total: int = PAGES, **others: int) -> dict[str, PageRecord]:
+    """The rows by page: one for each of `total` pages, all ok but for `others`, and the status says the same."""
     rows = pages(workspace)
     by_page = {row.page_id: row for row in rows}
-    assert len(rows) == len(by_page) == PAGES
+    assert len(rows) == len(by_page) == total
     counts = Counter(row.status.value for row in rows)
-    assert counts == Counter({"ok": PAGES - sum(others.values()), **others}), complaints(rows)
+    assert counts == Counter({"ok": total - sum(others.values()), **others}), complaints(rows)
     status = llm_ocr.open(str(workspace)).status.pages
     assert (status.expected, status.ok, status.degraded, status.failed) == (
-        PAGES, counts["ok"], counts["degraded"], counts["failed"],
+        total, counts["ok"], counts["degraded"], counts["failed"],
     )  # fmt: skip
     return by_page
 

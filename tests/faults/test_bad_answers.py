@@ -4,7 +4,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from faulty import PAGES, accounted, asked, extract, pages, same_as, simulator
+from faulty import PAGES, PAGES_EACH, accounted, asked, extract, pages, same_as, simulator
 from PIL import Image
 from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen import canvas
@@ -73,10 +73,10 @@ def test_blank_page_is_ok_without_a_request(tmp_path):
 
 def test_pages_with_only_empty_answers_fail_without_made_up_text(documents, tmp_path):
     with simulator(empty_rate=1.0) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url, max_page_attempts=RUNGS)
+        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url, max_page_attempts=RUNGS)
         assert run.code == 3, run.said
-        assert asked(server).total() == PAGES * RUNGS
-    rows = accounted(tmp_path / "w", failed=PAGES)
+        assert asked(server).total() == PAGES_EACH * RUNGS
+    rows = accounted(tmp_path / "w", total=PAGES_EACH, failed=PAGES_EACH)
     assert {(str(row.reason), row.markdown) for row in rows.values()} == {("empty answer", "")}
 
 
@@ -113,18 +113,18 @@ def largest_url(folder):
 
 def test_a_page_that_never_fits_fails_after_five_requests(documents, tmp_path):
     with simulator(fault={"too-long": 1}) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url)
+        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url)
         assert run.code == 3, run.said
-        assert asked(server).total() == 5 * PAGES
-    rows = accounted(tmp_path / "w", failed=PAGES)
+        assert asked(server).total() == 5 * PAGES_EACH
+    rows = accounted(tmp_path / "w", total=PAGES_EACH, failed=PAGES_EACH)
     assert {str(row.reason) for row in rows.values()} == {"prompt too long"}
 
 
 def test_refused_page_uses_its_text_layer_if_that_is_enabled(documents, tmp_path):
     with simulator(fault={"too-long": 1}) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url, fallback="text-layer")
+        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url, fallback="text-layer")
         assert run.code == 0, run.said
-    rows = accounted(tmp_path / "w", degraded=PAGES)
+    rows = accounted(tmp_path / "w", total=PAGES_EACH, degraded=PAGES_EACH)
     assert {(row.text_source, str(row.reason)) for row in rows.values()} == {("text-layer", "prompt too long")}
     assert all("This is page" in row.markdown for row in rows.values())
 

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -148,6 +149,35 @@ def test_a_lock_that_is_never_let_go_is_an_error_that_may_pass(tmp_path):
     ):
         pass
     assert caught.value.retryable
+
+
+def test_a_killed_holder_of_a_shared_or_single_lock_frees_it(tmp_path):
+    code = """if True:
+        import pathlib, sys, time
+        from llm_ocr.storage.local import LocalStore
+        with LocalStore(pathlib.Path(sys.argv[1])).held("x", shared=False) as other:
+            print(other or "mine", flush=True)
+            time.sleep(60)
+    """
+    with subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "mine\n"
+        for shared in (True, False):
+            with LocalStore(tmp_path).held("x", shared=shared) as other:
+                assert other.startswith(f"process {process.pid} on ")
+        process.kill()
+    with LocalStore(tmp_path).held("x", shared=True) as one, LocalStore(tmp_path).held("x", shared=True) as two:
+        assert (one, two) == ("", "")
+        with LocalStore(tmp_path).held("x", shared=False) as other:
+            assert other == f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def test_without_locks_or_permission_no_command_is_refused(tmp_path, monkeypatch):
+    def none(handle, how):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with LocalStore(tmp_path).held("x", shared=False) as one, LocalStore(tmp_path).held("x", shared=False) as two:
+        assert (one, two) == ("", "")
 
 
 def test_what_is_deleted_while_it_is_swapped_does_not_come_back(tmp_path):

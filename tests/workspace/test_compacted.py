@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from made_runs import Made
 
 from llm_ocr.errors import StorageError
 from llm_ocr.scheduling.scanner import PlannedItems, PlannedUnits
@@ -36,9 +38,10 @@ class Lazy(MemoryStore):
         self.calls["list"] += not found
 
 
-@pytest.fixture
-def finished(made) -> tuple[Workspace, dict[str, str]]:
-    """Return a finished workspace of 250 units whose markers are copied, and the keys of its stages."""
+@pytest.fixture(scope="module")
+def once() -> tuple[Lazy, dict[str, str]]:
+    """Return the store of a finished workspace of 250 units whose markers are copied, and the keys of its stages."""
+    made = Made(Path())  # writes to the store only
     workspace = Workspace.on(Lazy(), create=True)
     made.plan(workspace, (made.document(f"{number:04d}.pdf") for number in range(UNITS)), pages_per_unit=1)
     keys = {EXTRACT: made.key(workspace)}
@@ -55,7 +58,15 @@ def finished(made) -> tuple[Workspace, dict[str, str]]:
     planned = PlannedItems(workspace)
     assert len(list(planned.read())) == UNITS
     copy_markers(workspace, ASSEMBLE, keys[ASSEMBLE], planned, note_beside)
-    return Workspace.on(workspace.store), keys
+    assert isinstance(workspace.store, Lazy)
+    return workspace.store, keys
+
+
+@pytest.fixture
+def finished(once) -> tuple[Workspace, dict[str, str]]:
+    """Return a copy of that workspace, which the test may change."""
+    store, keys = once
+    return Workspace.on(store.copy()), dict(keys)
 
 
 def copies(workspace: Workspace) -> list[str]:

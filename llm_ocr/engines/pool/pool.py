@@ -229,6 +229,8 @@ def fitted(request: CompletionRequest, facts: ServerFacts) -> CompletionRequest:
 _ENDING, _STOPPING = 10.0, 60.0
 #: Seconds between checks whether other requests are completed; such waits are rare.
 _PROOF = 0.2
+#: Refused requests without an answer after which the server, not the pages, is at fault: more than one unit has.
+_MOST_REFUSED = 100
 
 
 class ServerPool:
@@ -254,6 +256,7 @@ class ServerPool:
         self._tickets = itertools.count()
         self._counts: Counter[str] = Counter()  # by fields of `Load`
         self._busy_since: float | None = None  # start of the time with only 429 and 503 responses
+        self._refused = 0  # requests that a server rejected as such
         self._closing: asyncio.Task[None] | None = None
         self.simulated = False  # whether a request was sent to the simulator, whose answers are made up
 
@@ -375,8 +378,17 @@ class ServerPool:
         except ServerBusy as busy:
             self._busy(service, request, busy)
             return None
-        except RequestRefused:
+        except RequestRefused as refused:
             self._busy_since = None
+            self._refused += not refused.too_long
+            if self._refused >= _MOST_REFUSED and not self._counts["answers"]:
+                self._places.fail(
+                    ServerError(
+                        f"{refused.args[0]}; the server refused its first {_MOST_REFUSED} requests",
+                        hint="Correct the setting that the server names, or its own options. Finished pages that it "
+                        "refused are `degraded` or `failed`: `llm-ocr repair` reads them again.",
+                    )
+                )
             raise
         except RequestLost as lost:
             service.doubt()

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
 from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo
-from llm_ocr.storage.local.locks import LOCKS, NoLocks, exclusive, prepare, unreliable
+from llm_ocr.storage.local.locks import LOCKS, NoLocks, exclusive, held, prepare, unreliable
 from llm_ocr.storage.names import TEMPORARY, check_key, folder_of
 
 # Version of a file: inode, time, and size. Files are never changed in place, so reading needs no lock.
@@ -297,6 +297,10 @@ class LocalStore(BaseStore):
                 prepare(self.root)  # before the first swap, so that no concurrent `delete` can miss the lock
             self._capabilities = Capabilities(not (no_links and no_locks), not problem, problem)
         return self._capabilities
+
+    def held(self, name: str, *, shared: bool) -> contextlib.AbstractContextManager[str]:
+        """Hold a lock for the time of a command; see `locks.held`."""
+        return held(self.root, name, shared=shared)
 
     def check(self) -> None:
         self._try_writing()

@@ -13,6 +13,7 @@ import hashlib
 import os
 import random
 import secrets
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -78,14 +79,44 @@ def exclusive(root: Path, key: str, *, timeout: float = _TIMEOUT) -> Iterator[No
         os.close(handle)
 
 
+@contextlib.contextmanager
+def held(root: Path, name: str, *, shared: bool) -> Iterator[str]:
+    """Hold a lock with a sidecar of its own for the time of a command. A crash releases it.
+
+    Without locks, or for a user who may not open the sidecar, nobody is excluded.
+
+    Args:
+        root: folder of the store.
+        name: name of the sidecar.
+        shared: whether others may hold the lock as well, if they share it too.
+
+    Yields:
+        Text about the process that last took the lock, if it is not free; else empty.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            prepare(root)
+            handle = os.open(root / LOCKS / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            stack.callback(os.close, handle)
+            free = _taken(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            text = f"process {os.getpid()} on {socket.gethostname()}"
+            if free:
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, text.encode(), 0)
+            other = "" if free else os.pread(handle, 1000, 0).decode(errors="replace") or "a process"
+        except OSError:
+            other = ""
+        yield other
+
+
 def prepare(root: Path) -> None:
     """Create the folder of the sidecars: `delete` uses locks from then on."""
     (root / LOCKS).mkdir(exist_ok=True)
 
 
-def _taken(handle: int) -> bool:
+def _taken(handle: int, kind: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             return False

@@ -252,6 +252,11 @@ def test_a_source_that_is_gone_stops_no_other_document(tmp_path):
     assert str(tmp_path) not in (tmp_path / "o/failed-documents.jsonl").read_text()
     assert ran.returncode == 3 and "2 documents failed" in ran.stderr
     assert [path.name for path in (tmp_path / "o").glob("*.pdf")] == ["c.pdf"]
+    assert "Open it" in ran.stdout
+    (tmp_path / "c.pdf").rename(tmp_path / "moved.pdf")
+    none = cli("export", "-w", tmp_path / "w", "--format", "pdf", "-o", tmp_path / "none", "--quiet", cwd=tmp_path)
+    assert none.returncode == 3 and none.stdout.startswith("0 documents in 0 files") and "Open it" not in none.stdout
+    (tmp_path / "moved.pdf").rename(tmp_path / "c.pdf")
     (tmp_path / "a.pdf").write_bytes(a)
     again = llm_ocr.export(workspace=tmp_path / "w", output=tmp_path / "o", format="pdf")
     assert (again.failed, (tmp_path / "o/a.pdf").read_bytes()) == (1, a)

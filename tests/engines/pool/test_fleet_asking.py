@@ -203,6 +203,27 @@ def test_a_refused_question_is_refused() -> None:
     with_fleet([Scripted(behave=lambda _: web.Response(status=400))], QUICK, test)
 
 
+def test_server_that_refuses_every_request_ends_the_run() -> None:
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        found = await ask_all(fleet, names(150))
+        assert sum(isinstance(one, RequestRefused) for one in found.values()) >= 100
+        with pytest.raises(ServerError, match="refused its first 100 requests"):
+            await fleet.complete(request_for("more"))
+
+    with_fleet([Scripted(behave=lambda _: web.Response(status=400))], QUICK, test)
+
+
+def test_refused_pages_among_others_do_not_end_the_run() -> None:
+    async def test(fleet: ServerPool, said: list[str]) -> None:
+        assert (await fleet.complete(request_for("good"))).text == "answer to good"
+        found = await ask_all(fleet, names(150))
+        assert all(isinstance(one, RequestRefused) for one in found.values())
+        assert (await fleet.complete(request_for("good"))).text == "answer to good"
+
+    server = Scripted(behave=lambda name: None if "good" in str(name) else web.Response(status=400))
+    with_fleet([server], QUICK, test)
+
+
 def test_a_wrong_key_ends_in_an_error() -> None:
     async def test(fleet: ServerPool, said: list[str]) -> None:
         with pytest.raises(ServerError, match="401"):

@@ -1,5 +1,6 @@
 """Stores that do what another does, but for one thing."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -37,8 +38,12 @@ def passing(store: ObjectStore, **instead: Callable[..., Any]) -> ObjectStore:
 
 
 def without_claims(store: ObjectStore) -> ObjectStore:
-    """Units cannot be leased: every worker that has no static share does all of them."""
-    return passing(store, capabilities=lambda: Capabilities(create=True, swap=False, note="said by the tests"))
+    """Units cannot be leased, and no command excludes another: every worker without a static share does all of them."""
+    return passing(
+        store,
+        capabilities=lambda: Capabilities(create=True, swap=False, note="said by the tests"),
+        held=lambda name, *, shared: contextlib.nullcontext(""),
+    )
 
 
 def around_markers(
