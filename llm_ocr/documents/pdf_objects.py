@@ -455,8 +455,10 @@ def _is_field(path: Path, group: Sequence[Path], content: PageContent) -> bool:
         if line.box.y0 < box.centre[1] < line.box.y1:
             if any(word.box.covered_by(box) > 0.5 and word.text not in _MARKS for word in line.words):
                 return False
-            fits = _DRAWN[0] * line.size < box.width < _DRAWN[1] * line.size
-            beside |= fits and any(map(str.isalpha, line.text.strip("".join(_MARKS))))
+            rest = _without_marks(line, [box])
+            if rest is not None and any(map(str.isalpha, rest.text)):
+                near = any(-0.5 * line.size < gap < _NEAR * line.size for gap, _ in _gaps(rest, box))
+                beside |= near and _DRAWN[0] * line.size < box.width < _DRAWN[1] * line.size
     return beside
 
 
@@ -503,7 +505,7 @@ def with_check_boxes(content: PageContent, boxes: Sequence[CheckBox]) -> PageCon
             (gap, place, before)
             for place, line in enumerate(lines)
             if line.box.y0 < box.centre[1] < line.box.y1 or box.y0 < line.box.centre[1] < box.y1
-            for gap, before in ((_gap_before(line, box), True), (box.x0 - line.box.x1, False))
+            for gap, before in _gaps(line, box)
             if -0.5 * line.size < gap < _NEAR * line.size
         ]
         # A label on the right is usual: a box between two labels belongs to the right one.
@@ -525,6 +527,11 @@ def _without_marks(line: Line, places: Sequence[Box]) -> Line | None:
         return line
     box = reduce(Box.union, (word.box for word in words))
     return replace(line, text=" ".join(word.text for word in words), words=words, box=box, scripts=(), parts=())
+
+
+def _gaps(line: Line, box: Box) -> tuple[tuple[float, bool], tuple[float, bool]]:
+    """Return the distances from the box to words on its right (True), and from the line's end to the box (False)."""
+    return (_gap_before(line, box), True), (box.x0 - line.box.x1, False)
 
 
 def _gap_before(line: Line, box: Box) -> float:

@@ -99,11 +99,11 @@ def _letterspaced(glyphs: Glyphs, spaced: Bools) -> tuple[Bools, Bools]:
     touching = beside & (np.abs(gaps) <= _LETTER_GAPS[0])
     beside &= (gaps > _LETTER_GAPS[0]) & (gaps < _WIDEST) & ~glyphs.rtl[1:] & ~glyphs.rtl[:-1]
     for first, end in zip(*_stretches(beside), strict=True):  # of gaps; the row has one more glyph
-        around = []
-        if first and touching[first - 1]:
+        around, enough = [], end - first > 5
+        if enough and first and touching[first - 1]:
             around.append(gaps[first])
             first += 1
-        if end < len(gaps) and touching[end]:
+        if enough and end < len(gaps) and touching[end]:
             end -= 1
             around.append(gaps[end])
         row, texts = gaps[first:end], glyphs.texts[first : end + 1]
