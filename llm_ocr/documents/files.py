@@ -93,9 +93,12 @@ class FdFile(io.RawIOBase):
         return kind_of_head(os.pread(self._descriptor, HEAD_BYTES, 0)) or kind_by_name(self.name)
 
     def whole(self) -> bytes:
-        """Return all bytes."""
+        """Return all bytes. The position stays, because a buffered reader of this file does not ask for it again."""
+        before = self.tell()
         self.seek(0)
-        return self.readall()
+        data = self.readall()
+        self.seek(before)
+        return data
 
     def fileno(self) -> int:
         return self._descriptor

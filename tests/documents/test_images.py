@@ -279,6 +279,14 @@ def test_image_without_its_last_bytes_is_read_and_damaged(tmp_path, picture, nam
         assert (page.image.data == data[:kept]) is whole  # other readers refuse the damaged file
 
 
+def test_large_jpeg_without_its_end_has_all_its_rows(tmp_path):
+    Image.effect_noise((400, 400), 90).save(tmp_path / "a.jpg")
+    (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:-2])
+    (page,) = rendered(str(tmp_path / "a.jpg"))
+    with Image.open(io.BytesIO(page.image.data)) as shown:
+        assert len(set(shown.convert("L").crop((0, 392, 400, 400)).tobytes())) > 50
+
+
 def test_image_without_its_pixels_is_unreadable(tmp_path, picture):
     picture.resize((800, 600)).save(tmp_path / "a.jpg")
     (tmp_path / "a.jpg").write_bytes((tmp_path / "a.jpg").read_bytes()[:300])
