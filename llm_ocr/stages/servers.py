@@ -15,7 +15,7 @@ from llm_ocr.config.models import ServingCommand
 from llm_ocr.engines import Server
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.engines.vllm.sizing import gpu_capability, gpu_memory, gpus
-from llm_ocr.errors import UsageError
+from llm_ocr.errors import ServerError, UsageError
 from llm_ocr.models.choosing import PRESETS
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles, choose_served
@@ -58,6 +58,7 @@ class Engines:
         self._serves = ""
         self._checks: Checks | None = None  # of servers that we start
         self._noticed: set[str] = set()
+        self._refusal: ServerError | None = None  # of servers that are closed
 
     @property
     def uses_models(self) -> bool:
@@ -119,10 +120,21 @@ class Engines:
         self._pool.hold()
         return self._pool.load().in_flight
 
+    def check_answers(self) -> None:
+        """Check at the end of a command that each model that was asked has answered.
+
+        Raises:
+            ServerError: The servers of a model refused all requests.
+        """
+        error = self._refusal or (self._pool.refused_all() if self._pool else None)
+        if error is not None:
+            raise error
+
     async def close(self) -> None:
         """Close the connections and stop the servers."""
         pool, self._pool, self._checks = self._pool, None, None
         if pool is not None:
+            self._refusal = self._refusal or pool.refused_all()
             await pool.close()
 
     def _made(self, profile: Profile, model: str, revision: str | None) -> "ServerPool":

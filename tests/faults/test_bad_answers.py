@@ -129,6 +129,18 @@ def test_refused_page_uses_its_text_layer_if_that_is_enabled(documents, tmp_path
     assert all("This is page" in row.markdown for row in rows.values())
 
 
+@pytest.mark.parametrize(("share", "code"), [(1.0, 1), (0.5, 0)])
+def test_only_a_server_that_refuses_every_page_is_an_error(share, code, documents, tmp_path):
+    with simulator(fault={"400": share}) as server:
+        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url, fallback="text-layer")
+        assert run.code == code, run.said
+        refused = sum(one["fault"] == "400" for one in server.log()["requests"])
+    assert 0 < refused <= PAGES_EACH
+    rows = accounted(tmp_path / "w", total=PAGES_EACH, degraded=refused)
+    assert sum(str(row.reason) == "request refused" for row in rows.values()) == refused
+    assert (f"such requests; the server answered none of {refused} requests" in run.said) is (code == 1)
+
+
 @pytest.mark.slow
 def test_many_bad_answers_of_a_faulty_server_stay_distinct(documents, tmp_path):
     faults = {"reset": 0.1, "500": 0.1, "429": 0.1, "retry-after": 0.1}

@@ -14,7 +14,7 @@ from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.engines.pool.scheduler import PoisonDetector, RequestScheduler
 from llm_ocr.engines.pool.session import Request, ServerSession, Window, describe, first_size, harm, steer
 from llm_ocr.errors import LlmOcrError, PageFailure, RequestLost, RequestRefused, ServerBusy, ServerError
-from llm_ocr.types import Reason
+from llm_ocr.types import Reason, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class ServerPool:
         self._tickets = itertools.count()
         self._counts: Counter[str] = Counter()  # by fields of `Load`
         self._busy_since: float | None = None  # start of the time with only 429 and 503 responses
-        self._refused = 0  # requests that a server rejected as such
+        self._refused, self._refusal = 0, ""  # number of requests that servers rejected as such, and the last reason
         self._closing: asyncio.Task[None] | None = None
         self.simulated = False  # whether a request was sent to the simulator, whose answers are made up
 
@@ -340,6 +340,16 @@ class ServerPool:
             **self._counts,
         )
 
+    def refused_all(self) -> ServerError | None:
+        """Return an error if the servers refused requests and answered none. Too long requests do not count."""
+        if not self._refused or self._counts["answers"]:
+            return None
+        return ServerError(
+            f"{self._refusal}; the server answered none of {plural(self._refused, 'request')}",
+            hint="Correct the setting that the server names, or its own options. What it refused is `degraded` or "
+            "`failed`: `llm-ocr repair` reads such pages again.",
+        )
+
     def hold(self) -> None:
         """Stop sending requests. Sent requests are completed; all others wait until `close`."""
         self._places.held = True
@@ -380,15 +390,11 @@ class ServerPool:
             return None
         except RequestRefused as refused:
             self._busy_since = None
-            self._refused += not refused.too_long
-            if self._refused >= _MOST_REFUSED and not self._counts["answers"]:
-                self._places.fail(
-                    ServerError(
-                        f"{refused.args[0]}; the server refused its first {_MOST_REFUSED} requests",
-                        hint="Correct the setting that the server names, or its own options. Finished pages that it "
-                        "refused are `degraded` or `failed`: `llm-ocr repair` reads them again.",
-                    )
-                )
+            if not refused.too_long:
+                self._refused, self._refusal = self._refused + 1, str(refused.args[0])
+            error = self.refused_all()
+            if error is not None and self._refused >= _MOST_REFUSED:
+                self._places.fail(error)
             raise
         except RequestLost as lost:
             service.doubt()

@@ -13,6 +13,7 @@ from typing import Any
 #
 # Random faults, where the value is the share of requests:
 #   429, 503        refused, with Retry-After
+#   400             BadRequestError
 #   500             InternalServerError
 #   reset           the connection is reset before the answer
 #   reset-within    ... after half of the answer
@@ -35,7 +36,7 @@ from typing import Any
 #   only-starts=N         the hang, die, and oom triggers apply to the first N starts only (needs --state-file)
 
 
-RATES = ("429", "503", "500", "reset", "reset-within", "truncated", "stream-error", "hang")
+RATES = ("400", "429", "503", "500", "reset", "reset-within", "truncated", "stream-error", "hang")
 
 
 @dataclass(frozen=True, slots=True)

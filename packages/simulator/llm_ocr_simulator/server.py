@@ -339,6 +339,8 @@ class Simulator:
             return self._refusal(
                 int(entry.fault), "Too many requests, try again later.", kind, self._faults.retry_after
             )
+        if entry.fault == "400":
+            raise Refused(400, "this server does not take such requests")
         if entry.fault == "500":
             return self._refusal(500, "Internal server error", "InternalServerError")
         if entry.fault == "hang":
