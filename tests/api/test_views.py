@@ -9,6 +9,7 @@ from PIL import Image
 from running import FRUGAL, REPOSITORY, Finished, cli, dataset_rows, published, said, status_of
 
 import llm_ocr
+from llm_ocr.storage.local.locks import LOCKS
 
 PAPER = REPOSITORY / "examples" / "paper.pdf"
 
@@ -19,8 +20,8 @@ def copy(paper_workspace, tmp_path) -> Path:
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Inode and time of change of every file, by its path."""
-    found = [path for path in folder.rglob("*") if path.is_file()]
+    """Inode and time of change of every file but locks, by its path."""
+    found = [path for path in folder.rglob("*") if path.is_file() and path.parent.name != LOCKS]
     return {path.relative_to(folder).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
 
 

@@ -164,7 +164,7 @@ def test_a_command_for_vllm_that_is_not_there_says_so_at_once(documents, tmp_pat
 def test_two_clients_in_one_workspace_survive_a_faulty_server(documents, clean, tmp_path):
     workspace = tmp_path / "w"
     with simulator(fault={"reset": 0.1, "503": 0.1, "retry-after": 0.2}) as server:
-        told = words("extract", documents, workspace=workspace, server_url=server.url, **SMALL)
+        told = words("extract", documents, workspace=workspace, server_url=server.url, lease_seconds=300, **SMALL)
         for run in [ended(process) for process in [started(*told), started(*told)]]:
             assert run.code == 0, run.said
     same_as(clean, workspace)

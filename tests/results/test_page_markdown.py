@@ -186,7 +186,8 @@ def test_any_blocks_give_clean_markdown_that_stays_as_it_is(blocks):
     text = blocks_to_markdown(blocks)
     text.encode()
     assert "\0" not in text
-    assert blocks_to_markdown([block(KINDS.TEXT, text)]) == text
+    own = text.replace("](figure:", "](")  # in a text, such a link is one that the page prints
+    assert blocks_to_markdown([block(KINDS.TEXT, own)]) == own
 
 
 TALL = Box(0.1, 0.1, 0.9, 0.8)
