@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -75,8 +74,8 @@ class OwnProcess:
     begun = False
 
 
-class _NoPandas(MetaPathFinder):
-    """Finds no pandas for the thread that made it."""
+class _NoPandas:
+    """Finder of modules for `sys.meta_path` that refuses pandas to the thread that made it."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()

@@ -141,12 +141,12 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                     limits.stage(stage.__name__, progress, finishes=not on_ray, last=last),
                 ):
                     await job.run(stage, job)
-            engines.check_answers()
         if workspace.url.startswith("hf://"):  # the preview; the engine has ended, so no GPU waits for the upload
             from llm_ocr.compat.stage_dataset import show_pages
 
             await show_pages(job, command)
         await asyncio.to_thread(workspace.flush)
+        engines.check_answers()
     return Run(workspace, worked)
 
 

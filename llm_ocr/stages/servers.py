@@ -121,14 +121,13 @@ class Engines:
         return self._pool.load().in_flight
 
     def check_answers(self) -> None:
-        """Check at the end of a command that each model that was asked has answered.
+        """Check, after `close`, that each model that was asked has answered.
 
         Raises:
             ServerError: The servers of a model refused all requests.
         """
-        error = self._refusal or (self._pool.refused_all() if self._pool else None)
-        if error is not None:
-            raise error
+        if self._refusal is not None:
+            raise self._refusal
 
     async def close(self) -> None:
         """Close the connections and stop the servers."""

@@ -346,8 +346,8 @@ class ServerPool:
             return None
         return ServerError(
             f"{self._refusal}; the server answered none of {plural(self._refused, 'request')}",
-            hint="Correct the setting that the server names, or its own options. What it refused is `degraded` or "
-            "`failed`: `llm-ocr repair` reads such pages again.",
+            hint="Correct the setting that the server names, or its own options. `llm-ocr repair` then reads the pages "
+            "again that it refused.",
         )
 
     def hold(self) -> None:

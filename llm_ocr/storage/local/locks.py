@@ -83,7 +83,7 @@ def exclusive(root: Path, key: str, *, timeout: float = _TIMEOUT) -> Iterator[No
 def held(root: Path, name: str, *, shared: bool) -> Iterator[str]:
     """Hold a lock with a sidecar of its own for the time of a command. A crash releases it.
 
-    Without locks, or for a user who may not open the sidecar, nobody is excluded.
+    If the file system has no locks, or the user may not open the sidecar, no command is excluded.
 
     Args:
         root: folder of the store.
