@@ -49,7 +49,8 @@ MARK = "RAY_LLM_OCR_TEST"
 def cluster() -> Iterator[object]:
     """The head of a cluster on loopback; when it is gone, so is all that it has started."""
     mark = f"{os.getpid()}-{time.monotonic_ns()}"
-    with mock.patch.dict(os.environ, {MARK: mark}):
+    # Ray lets its workers yield to every other process of the machine, and some share it with other tests.
+    with mock.patch.dict(os.environ, {MARK: mark, "RAY_worker_niceness": "0"}):
         quiet_ray(alone=True)
         made = pytest.importorskip("ray.cluster_utils").Cluster(
             initialize_head=True,
@@ -160,14 +161,16 @@ def rows(workspace: Path) -> dict[str, dict]:
 TIMES = ("seconds", "waited", "server")
 
 
-def at_work(nodes: list[object], workspace: Path) -> list[object]:
-    """The nodes with a worker that holds a unit: a raylet is the parent of its workers."""
-    parents = set()
+def at_work(nodes: list[object], workspace: Path) -> tuple[object, list[int]] | None:
+    """A node with workers that hold a unit, and their process IDs: a raylet is the parent of its workers."""
+    workers: dict[int, list[int]] = {}
     for lease in workspace.glob(f"{EXTRACT}/*/*/*{LEASE}"):
         with contextlib.suppress(OSError, ValueError):  # it was released in between
-            stat = Path(f"/proc/{json.loads(lease.read_bytes())['pid']}/stat").read_text()
-            parents.add(int(stat.rpartition(")")[2].split()[1]))
-    return [node for node in nodes if node.all_processes["raylet"][0].process.pid in parents]
+            pid = json.loads(lease.read_bytes())["pid"]
+            stat = Path(f"/proc/{pid}/stat").read_text()
+            workers.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(pid)
+    pids = {node.all_processes["raylet"][0].process.pid: node for node in nodes}
+    return next(((node, workers[raylet]) for raylet, node in pids.items() if raylet in workers), None)
 
 
 def same_as(local: Path, workspace: Path) -> None:
@@ -197,11 +200,16 @@ def test_a_node_that_dies_costs_no_page(cluster, nodes, documents, server, local
     process = started(*arguments, "--ray", cluster.address)
     when(lambda: len(attempts(workspace)) >= 2 or process.poll() is not None, 240)
     assert process.poll() is None
-    busy = when(lambda: at_work(nodes, workspace))
-    before = attempts(workspace)
-    assert len(before) < UNITS
-    cluster.remove_node(busy[0], allow_graceful=False)
-    run = ended(process)
+    os.kill(server.pid, signal.SIGSTOP)  # no unit ends until the node is gone, however slow this machine is
+    try:
+        busy, workers = when(lambda: at_work(nodes, workspace))
+        before = attempts(workspace)
+        assert len(before) < UNITS
+        cluster.remove_node(busy, allow_graceful=False)
+        when(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    run = ended(process, 240)
     assert run.returncode == 0, said(run)
     assert "was lost" in run.stderr
     assert f"{PAGES}/{PAGES} pages, {PAGES} ok in" in run.stderr  # rows that were read twice are counted once
