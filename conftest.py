@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import gc
 import inspect
 import multiprocessing
 import os
@@ -72,6 +73,17 @@ def own_workers(request: pytest.FixtureRequest, shared_workers: SharedWorkers) -
     shared_workers.active = not getattr(request.module, "OWN_WORKERS", False)
     yield
     shared_workers.active = True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without garbage collections, and leave the million objects of it out of later ones."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:
