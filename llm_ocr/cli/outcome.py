@@ -62,7 +62,7 @@ def ending(command: str, status: "RunStatus", max_failed_rate: float, workspace:
     if command == "fields":
         return fields_line(status), exit_code(status.fields, max_failed_rate)
     if command == "describe":
-        return figures_line(status), exit_code(status.figures, max_failed_rate)
+        return figures_line(status, workspace), exit_code(status.figures, max_failed_rate)
     return last_line(status, workspace), exit_code(status.pages, max_failed_rate)
 
 
@@ -89,8 +89,8 @@ def last_line(status: "RunStatus", workspace: str | None) -> str:
     return one_line(text)
 
 
-def figures_line(status: "RunStatus") -> str:
-    """Return `40 figures: 39 ok, 1 failed (engine error)`, or how many are described if some are not."""
+def figures_line(status: "RunStatus", workspace: str | None) -> str:
+    """Return `40 figures: 39 ok, 1 failed (engine error). Retry: …`, or how many are described if some are not."""
     figures = status.figures
     if status.undescribed:
         described = f"{figures.ok - status.undescribed:,} described"
@@ -102,6 +102,7 @@ def figures_line(status: "RunStatus") -> str:
         f"{plural(figures.expected, 'figure')}: {outcome(figures)}"
         + (f" ({reasons})" if reasons else "")
         + _waiting(figures)
+        + (f". Retry: llm-ocr retry-failed -w {quoted(workspace)}" if figures.failed and workspace else "")
     )
 
 

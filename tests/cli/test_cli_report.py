@@ -66,7 +66,8 @@ def test_what_other_workers_still_have_to_do_is_said():
 
 def test_failed_figures_are_said_with_their_reasons():
     status = replace(STATUS, figures=Counts(3, 2, 0, 1), figure_reasons={"engine error": 1})
-    assert outcome.figures_line(status) == "3 figures: 2 ok, 1 failed (engine error)"
+    line = "3 figures: 2 ok, 1 failed (engine error). Retry: llm-ocr retry-failed -w w"
+    assert outcome.figures_line(status, "w") == line
 
 
 NOT_DONE = replace(STATUS, pages=Counts(100, 40))
