@@ -210,6 +210,17 @@ def test_ledger_page_has_the_table_of_its_benchmark():
     assert results["page invented on a blank leaf"]["found"] == 1
 
 
+def test_verifying_page_has_the_figures_of_its_benchmark():
+    text = " ".join((ROOT / "docs/explanation/verifying.md").read_text(encoding="utf-8").split())
+    results = json.loads((ROOT / "benchmarks/results/losses.json").read_text(encoding="utf-8"))["columns"]["scan, OCR"]
+    found = {name: f"{100 * fault['found']:.0f} % of the" for name, fault in results["faults"].items()}
+    assert f"{found['sentence invented']} invented sentences, {found['number changed']} changed numbers" in text
+    assert f"{found['line omitted, 80 characters']} lost lines of 80 characters" in text
+    assert f"{found['column omitted']} lost columns, and {found['table omitted']} lost tables" in text
+    alarms = round(results["false alarms"] * results["good answers"])
+    assert f"It blames {alarms} of {results['good answers']} good answers" in text
+
+
 def test_routing_page_has_the_table_of_its_benchmark():
     text = (ROOT / "docs/explanation/routing.md").read_text(encoding="utf-8")
     results = json.loads((ROOT / "benchmarks/results/routing.json").read_text(encoding="utf-8"))
