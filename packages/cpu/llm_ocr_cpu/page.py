@@ -193,7 +193,7 @@ def _reread(page: Page, content: PageContent, recogniser: GetRecogniser, *, prob
 
     if not available():
         return content
-    fonts: tuple[int, ...] = ()
+    fonts: dict[int, bool] = {}
     if not is_scan(content):
         content = with_doubtful_signs(content)
         fonts = fonts_to_check(content, probed=probed)
