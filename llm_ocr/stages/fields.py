@@ -41,7 +41,7 @@ from llm_ocr.workspace.published import choose, chosen_rows, finished_pages
 from llm_ocr.workspace.summaries import fields_summary
 
 #: Increased when a change alters results for the same answers, or the requests; part of the key.
-RESULT_VERSION = 1
+RESULT_VERSION = 2
 #: Limit of malformed answers per passage, as for figures.
 _MALFORMED = 3
 #: Passages that wait for the server, and their bytes.
@@ -217,9 +217,23 @@ def _judged(schema: Node, answer: Completion) -> Verdict[Tree]:
         return Verdict(None, reason or Reason.EMPTY, detail or "the model answered nothing")
     faults: list[str] = []
     text = text.rpartition("</think>")[2]  # some servers leave the thoughts of a model in its answer
+    if "<think>" in text:
+        return Verdict(None, reason or Reason.MALFORMED, detail or "thoughts without an answer")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, one in pairs:
+            if name in found and found[name] != one:
+                faults.append(f"{name} has two values")
+            found.setdefault(name, one)
+        return found
+
     try:  # without prose and fences around the object
         value = json.loads(
-            text[max(text.find("{"), 0) : text.rfind("}") + 1], parse_constant=_finite, parse_float=_finite
+            text[max(text.find("{"), 0) : text.rfind("}") + 1],
+            parse_constant=_finite,
+            parse_float=_finite,
+            object_pairs_hook=unique,
         )
     except (ValueError, RecursionError) as error:
         faults.append(f"no JSON: {error}")

@@ -112,8 +112,10 @@ def test_the_schema_that_was_asked_last_is_current(assembled, tmp_path):
         ("<think>A schema is {...}.</think>", '"1847"', "1847"),
         ("Here it is: ", '"18\\ud83d47"', "18?47"),  # half of a character
         ("", 5000 * "[", None),
+        ("<think>Maybe ", '"1847"', None),
+        ("", '"1847", "value": "1848"', "1847"),
     ],
-    ids=["thoughts", "surrogate", "deep"],
+    ids=["thoughts", "surrogate", "deep", "open", "twice"],
 )
 def test_a_strange_answer_ends_no_run(assembled, tmp_path, before, number, value):
     answer = before + json.dumps({**NOTHING, "number": asked("NUMBER", "1847")}).replace('"NUMBER"', number)
@@ -123,6 +125,7 @@ def test_a_strange_answer_ends_no_run(assembled, tmp_path, before, number, value
         run = read(assembled, started, max_page_attempts=1)
         llm_ocr.export(workspace=assembled, output=tmp_path / "o", format="fields", progress=None)
     assert [row.values.get("number") for row in run.fields()] == [value, value]
+    assert all(row.status is not Status.OK for row in run.fields())
 
 
 def test_long_documents_are_read_in_passages(assembled, tmp_path):
