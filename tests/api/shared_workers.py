@@ -18,7 +18,7 @@ from llm_ocr.sandbox.pool import _Worker
 
 #: Maximum kinds of workers with kept processes; the least recently used kind ends.
 _KINDS = 6
-#: Variables that differ between commands in a test's process and the Python API, and that no worker's answer depends on.
+#: Variables that differ between commands in the process of a test and the Python API; no answer depends on them.
 _NO_MATTER = ("PATH", "LANG")
 #: Name of the thread that starts them.
 THREAD = "shared-workers"
