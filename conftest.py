@@ -21,6 +21,7 @@ from unittest import mock
 import pytest
 import running
 from bad_documents import good_pages, text_pdf
+from botocore.loaders import JSONFileLoader
 from hypothesis import settings
 from PIL import Image, ImageDraw, ImageFont
 from shared_workers import THREAD as SHARED_WORKERS
@@ -62,6 +63,9 @@ def shared_workers() -> Generator[SharedWorkers, None, None]:
     shared = SharedWorkers()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)  # no test loses power, and a disk takes milliseconds
+        # A client of AWS reads descriptions of up to a megabyte, and most tests open several sessions.
+        description = cache(JSONFileLoader().load_file)
+        patch.setattr(JSONFileLoader, "load_file", lambda _, path: description(path))
         shared.install(patch.setattr)
         yield shared
         shared.end()

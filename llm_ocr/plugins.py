@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -135,15 +135,19 @@ class ExtensionPoint(Generic[Extension]):
 
     def _entries(self) -> dict[str, list[EntryPoint]]:
         found: dict[str, list[EntryPoint]] = {}
-        for entry in _entries_on(tuple(sys.path)).select(group=self.group):
+        for entry in _entries_of(self.group):
             members = found.setdefault(entry.name, [])
             if all(entry.value != other.value for other in members):  # one package found at two places
                 members.append(entry)
         return found
 
 
+def _entries_of(group: str) -> tuple[EntryPoint, ...]:
+    return tuple(_entries_on(tuple(sys.path)).select(group=group))
+
+
 @lru_cache(maxsize=4)
-def _entries_on(path: tuple[str, ...]) -> EntryPoints:
+def _entries_on(path: tuple[str, ...]) -> Any:  # of a type that Python 3.12 removed
     """Return the entry points of all groups on `path`, the value of `sys.path`. A search takes 10 to 25 ms."""
     return entry_points()
 
@@ -172,7 +176,7 @@ def found_packages() -> Iterator[tuple[str, str]]:
     """
     found: dict[str, dict[str, set[str]]] = {}
     for point in (COMMANDS, ENGINES, EXPORTS, PLATFORMS, PROFILES, STORES):
-        for entry in _entries_on(tuple(sys.path)).select(group=point.group):
+        for entry in _entries_of(point.group):
             additions = found.setdefault(entry.module.partition(".")[0], {})
             additions.setdefault(point.noun, set()).add(entry.name)
     found.pop("llm_ocr", None)

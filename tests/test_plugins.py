@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 import textwrap
-from importlib.metadata import EntryPoints
 
 import pytest
 from running import cli, own_process
@@ -255,7 +254,7 @@ def test_command_of_the_core_cannot_be_replaced(installed):
 
 def test_without_packages_their_commands_are_unknown(monkeypatch, tmp_path, request):
     request.addfinalizer(fields.settings_of.cache_clear)  # choices that were asked for without packages
-    monkeypatch.setattr(plugins, "_entries_on", lambda path: EntryPoints(()))
+    monkeypatch.setattr(plugins, "_entries_of", lambda group: ())
     assert all_commands() == CORE
     with pytest.raises(UsageError, match="unknown command 'view'"):
         find_command("view")
