@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from running import FRUGALLY, cli, own_process, said, status_of
 
 import llm_ocr
-from llm_ocr.errors import StageMissing, UsageError
+from llm_ocr.errors import ServerError, StageMissing, UsageError
 from llm_ocr.types import Reason, Status
 from llm_ocr_simulator import running
 
@@ -141,6 +141,15 @@ def test_an_answer_without_the_form_is_repeated_and_then_counted(assembled, tmp_
         assert len(server.log()["requests"]) == 2 * sum(row.passages for row in run.fields())
     assert {(row.status, row.reason) for row in run.fields()} == {(Status.FAILED, Reason.MALFORMED)}
     assert run.status.fields.failed == 2
+
+
+def test_documents_that_a_server_refused_are_asked_again(assembled, tmp_path):
+    with serving(tmp_path, {}, fault={"400": 1.0}) as server, pytest.raises(ServerError, match="none of") as caught:
+        read(assembled, server)
+    assert "run the command again" in caught.value.hint
+    assert llm_ocr.open(assembled).status.fields.ended == 0
+    with serving(tmp_path, {"Quarrel": ANSWER, "[page": NOTHING}) as server:
+        assert read(assembled, server).status.fields.ok == 1
 
 
 def test_equal_lines_and_absent_fields_are_no_loop(assembled, tmp_path):
