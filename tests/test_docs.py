@@ -277,3 +277,10 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     assert (tmp_path / "site/reference/settings.html").stat().st_size > 100_000
     python = (tmp_path / "site/reference/python.html").read_text(encoding="utf-8")
     assert [name for name in llm_ocr.__all__ if f"{name}</span>" not in python and f".{name}" not in python] == []
+
+
+def test_commands_of_recorded_results_exist():
+    recorded = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "benchmarks/results").glob("*.json")]
+    commands = [result["command"] for result in recorded if isinstance(result, dict) and "command" in result]
+    programs = {word for command in commands for word in command.split() if word.endswith(".py")}
+    assert len(programs) > 10 and [program for program in programs if not (ROOT / program).exists()] == []

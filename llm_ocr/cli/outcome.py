@@ -167,6 +167,10 @@ def failures_text(status: "RunStatus") -> str:
     return "; ".join(parts)
 
 
+#: Reasons of degraded pages for which the same model may give a good answer.
+_OF_A_SERVER = frozenset({Reason.MODEL_LOST, Reason.REFUSED, Reason.SERVER_ERROR})
+
+
 def degraded_text(status: "RunStatus") -> str:
     """Return `unread 2, unsupported. Read again: llm-ocr repair …`; counts only where no failed page has the reason."""
     if not status.pages.degraded:
@@ -179,6 +183,8 @@ def degraded_text(status: "RunStatus") -> str:
     text = f"Read again with a model: {repair} --server-url URL, or with OCR alone: --text-layer never"
     if status.model:
         text = f"Read again with another model: {repair} --model NAME"
+        if reasons and _OF_A_SERVER.issuperset(reasons):
+            text = f"Read again when the server answers: {repair} --server-url URL"
     return f"{named}. {text}" if named else text
 
 
