@@ -138,6 +138,17 @@ def test_worse_result_of_a_repair_stays_history(folder):
     assert "No page to repair" in again.stderr
 
 
+def test_repair_says_how_many_pages_could_not_be_read(tmp_path):
+    (tmp_path / "good.pdf").write_bytes(bad.text_pdf(*bad.good_pages("good", 1)))
+    assert cli("extract", "good.pdf", "-w", "out", "--engine", "embedded", *FRUGAL, cwd=tmp_path).returncode == 0
+    (old,) = rows(tmp_path)
+    (tmp_path / "good.pdf").unlink()
+    (tmp_path / "list.txt").write_text(f"{old.page_id}\n")
+    done = repair(tmp_path, "--pages-from", "list.txt", *OCR)
+    assert "0 better, 1 kept (1 of them could not be read)" in done.stdout
+    assert rows(tmp_path) == [old]
+
+
 def test_pages_are_named_by_id_by_path_and_as_json(folder, before):
     first, *_, bad_page = rows(folder)
     path = before / "documents" / "good.pdf"
