@@ -73,7 +73,7 @@ def test_dataset_is_made_after_the_launching_process_has_exited(bucket, digital,
     lines: list[str] = []
     begin(settings(bucket, digital / "one.pdf", digital / "two.pdf", detach=False), lines.append).wait()
     assert any("3/3 pages," in line for line in lines), lines  # a later launch waits for the first
-    assert coordinator.over.wait(60)
+    assert coordinator.over.wait(300)
     assert coordinator.stage == "COMPLETED", coordinator.lines
     assert [job.labels["stage"] for job in jobs_of(bucket)] == [PIPELINE, "extract", "describe", "assemble"]
     assert [job.spec["flavor"] for job in jobs_of(bucket)] == ["cpu-basic", *["cpu-upgrade"] * 3]
@@ -98,9 +98,9 @@ def test_after_a_killed_coordinator_the_same_command_goes_on(bucket, digital, ca
     (coordinator,) = jobs_of(bucket)
     until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)), bool)
     coordinator.container.kill()
-    assert coordinator.over.wait(60)
+    assert coordinator.over.wait(300)
     for job in jobs_of(bucket):
-        assert job.over.wait(120)
+        assert job.over.wait(300)
     assert not llm_ocr.open(WORKSPACE, endpoint=bucket.hub.url).status.finished
     assert main(words(bucket, digital / "one.pdf")) == 0
     again = next(job for job in jobs_of(bucket) if job.labels["stage"] == PIPELINE and job is not coordinator)
@@ -116,7 +116,7 @@ def test_canceled_coordinator_ends_with_its_stage(bucket, digital, capsys):
     until(lambda: any(job.labels["stage"] == "extract" for job in jobs_of(bucket)), bool)
     assert main(["jobs", "cancel", "-w", WORKSPACE, "--workspace-endpoint", bucket.hub.url]) == 0
     assert capsys.readouterr().out.count("Canceled ") == 2
-    assert all(job.over.wait(60) for job in jobs_of(bucket))
+    assert all(job.over.wait(300) for job in jobs_of(bucket))
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ def test_coordinator_does_not_trust_specs_that_others_changed(bucket, digital):
     with pytest.raises(LaunchError, match="is in progress as launch"):
         begin(settings(bucket, digital / "one.pdf"), lambda _: None)
     (coordinator,) = jobs_of(bucket)
-    assert coordinator.over.wait(120)
+    assert coordinator.over.wait(300)
     assert "differs from the launched file" in coordinator.message or any(
         "differs from" in line for line in coordinator.lines
     )

@@ -232,7 +232,7 @@ def test_preempted_machine_leaves_no_process_and_can_publish(tmp_path):
     try:
         assert function.stdout.readline() == "begun\n"
         function.send_signal(2)
-        function.wait(60)
+        function.wait(300)
     finally:
         function.kill()
         function.stdout.close()

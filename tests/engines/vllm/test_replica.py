@@ -74,7 +74,7 @@ def test_a_container_receives_the_key_by_name(tmp_path):
     record = tmp_path / "record.json"
     # `env` stands for a container runtime that passes variables by name.
     command = ("env", "VLLM_API_KEY_IS_PASSED=1", *COMMAND)
-    options = ServeOptions(command=command, args=(f"--fake-record={record}",), startup_timeout=30.0)
+    options = ServeOptions(command=command, args=(f"--fake-record={record}",), startup_timeout=300.0)
     one = server.VllmServer(made_profile(), options, pace=PACE)
 
     async def check():

@@ -20,7 +20,7 @@ SIMULATOR = (sys.executable, "-m", "llm_ocr_simulator")
 def simulated():
     def make(*args: str) -> tuple[VllmServer, list[str]]:
         said: list[str] = []
-        options = ServeOptions(command=SIMULATOR, args=args, startup_timeout=60.0)
+        options = ServeOptions(command=SIMULATOR, args=args, startup_timeout=300.0)
         return VllmServer(made_profile(), options, say=said.append, pace=PACE), said
 
     return make
