@@ -26,6 +26,8 @@ Bools = NDArray[np.bool_]
 _CELL_X, _CELL_Y, _MOST_X, _MOST_Y = 0.15, 0.4, 480, 320
 #: Minimum width of a gutter in cells (0.6 line heights minus rounding), and minimum number of adjacent rows.
 _WINDOW, _LEAST_ROWS = 3, 2.5
+#: Minimum number of adjacent rows between texts that the file draws one after the other, and their mean characters.
+_DRAWN_ROWS, _DRAWN_CHARS = 0.8, 13
 #: Limits for newspapers and padded OCR boxes, which leave less space; only a long gutter between many lines counts.
 _NARROW_WINDOW, _NARROW_LEAST_ROWS, _NARROW_LINES = 2, 10.0, 40
 #: Share of a row covered by its pieces from which they are running text, not cells.
@@ -50,6 +52,7 @@ class Sheet:
     lower: Bools  # begins in lower case: continues the previous line
     listed: Bools  # begins with the sign of a list item, or is an entry of contents or an index
     mono: Bools  # monospaced, and no address of the web
+    drawn: Ints  # places in the drawing order of the file; -1: unknown
     rtl: bool
     worn: bool = False  # boxes are from poor OCR
 
@@ -130,6 +133,8 @@ def find_gutter(sheet: Sheet, ids: Ints) -> Gutter | None:
         found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS)
         if found is None and sheet.worn:
             found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS, pieces=True)
+    if found is None and (sheet.drawn[lines] >= 0).all():
+        found = _search(sheet, ids, grid, height, _WINDOW, _DRAWN_ROWS, drawn=True)
     return found
 
 
@@ -142,6 +147,7 @@ def _search(
     least_rows: float,
     *,
     pieces: bool = False,
+    drawn: bool = False,
 ) -> Gutter | None:
     if grid.ink.shape[1] <= window + 1:
         return None
@@ -158,7 +164,10 @@ def _search(
         middle = (low + high) // 2
         first, last = _extent(white[:, middle], int(score[:, middle].argmax()))
         gutter = _cut(sheet, ids, grid, middle + window / 2, first, last)
-        if are_columns(sheet, gutter.left, gutter.right, height):
+        if drawn:
+            if _are_drawn_apart(sheet, gutter, height):
+                return gutter
+        elif are_columns(sheet, gutter.left, gutter.right, height):
             return gutter
         if pieces and _are_running(sheet, gutter, height):
             return gutter
@@ -272,6 +281,20 @@ def _are_running(sheet: Sheet, gutter: Gutter, height: float) -> bool:
     return all(texture.rows >= _MANY_ROWS and texture.running >= _RUNNING for texture in textures)
 
 
+def _are_drawn_apart(sheet: Sheet, gutter: Gutter, height: float) -> bool:
+    """Return whether the file draws one side of a gutter after the other, and both are text.
+
+    The cells of a table and the words of a stretched line are drawn row by row.
+    """
+    sides = [sheet.lines(side) for side in (gutter.left, gutter.right)]
+    if min(map(len, sides)) < 1 or sum(map(len, sides)) < 3:
+        return False
+    first, second = (sheet.drawn[side] for side in (reversed(sides) if sheet.rtl else sides))
+    if first.max() >= second.min():
+        return False
+    return min(_texture(sheet, side, height).chars for side in sides) >= _DRAWN_CHARS
+
+
 # Reading order: a page is split at its gutters repeatedly until every part is read from top to bottom. A gutter ends at
 # an element that crosses it. So a heading, figure, or table over several columns separates the content above from the
 # content below. Within a gutter's height, columns are read in sequence.
@@ -308,6 +331,7 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
     lower = [line.text[:1].islower() for line in lines] + others
     listed = [has_bullet(line.text) or _is_entry(line.text) for line in lines] + others
     mono = [line.mono and "://" not in line.text for line in lines] + others
+    drawn = [line.drawn for line in lines] + [-1] * len(others)
     return Sheet(
         edges,
         np.maximum(np.array(size, dtype=np.float64), 0.1),
@@ -315,6 +339,7 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
         np.array(lower, dtype=np.bool_),
         np.array(listed, dtype=np.bool_),
         np.array(mono, dtype=np.bool_),
+        np.array(drawn, dtype=np.int64),
         measures.rtl,
         measures.noisy,
     )

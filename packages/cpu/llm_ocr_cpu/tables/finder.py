@@ -364,13 +364,21 @@ class Finder:
         return [piece for index in members for piece in line_pieces(index, lines[index])]
 
     def _captioned(self) -> list[Region]:
+        """Return the tables with their captions: each caption belongs to the nearest table, above or below."""
+        lines = self.content.lines
         taken = {index for region in self.found for index in region.lines}
-        finished = []
-        for region in sorted(self.found, key=lambda item: (item.box.y0, item.box.x0)):
-            caption = caption_beside(self.content.lines, region.box, taken, TABLE_CAPTION)
-            taken |= caption
-            finished.append(Region("table", region.box, region.lines, region.text, region.label, caption))
-        return finished
+        found = sorted(self.found, key=lambda item: (item.box.y0, item.box.x0))
+        options = []
+        for number, region in enumerate(found):
+            for above in (True, False):
+                if caption := caption_beside(lines, region.box, taken, TABLE_CAPTION, sides=(above,)):
+                    near = min(_distance(lines[index], region.box, above=above) for index in caption)
+                    options.append((near, not above, number, caption))
+        captions: dict[int, frozenset[int]] = {}
+        for _, _, number, caption in sorted(options, key=lambda option: option[:3]):
+            if number not in captions and not any(caption & other for other in captions.values()):
+                captions[number] = caption
+        return [replace(region, caption=captions.get(number, frozenset())) for number, region in enumerate(found)]
 
 
 def _outline(horizontal: Floats, vertical: Floats) -> Box:
