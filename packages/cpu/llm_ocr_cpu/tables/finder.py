@@ -184,6 +184,8 @@ def _distance(line: Line, box: Box, *, above: bool) -> float:
 
 #: Maximum lines of a table on one page, and of a cell without rules on average; more are a map or a page of type.
 _MOST_LINES, _MOST_PER_CELL = 4000, 8
+#: Minimum characters of a line of running text.
+_PROSE = 30
 
 
 class Finder:
@@ -195,6 +197,8 @@ class Finder:
             [(line.box.x0, line.box.y0, line.box.x1, line.box.y1) for line in content.lines], dtype=np.float64
         ).reshape(-1, 4)
         self.centres = (self.boxes[:, :2] + self.boxes[:, 2:]) / 2
+        self.drawn = np.array([line.drawn for line in content.lines], dtype=np.int64)
+        self.prose = np.array([len(line.text) >= _PROSE for line in content.lines], dtype=np.bool_)
         self.free = np.ones(len(content.lines), dtype=np.bool_)
         self.found: list[Region] = []
         self.fields: list[Box] = []
@@ -324,9 +328,24 @@ class Finder:
         covered = sum(box.covered_by(raster.box) for raster in self.content.rasters if raster.box.area < 4 * box.area)
         fields = sum(field.covered_by(box) > 0.9 and field.area < 0.5 * box.area for field in self.fields)
         upright = sum(is_upright(line) for line in lines)
-        if len(members) > _MOST_LINES or self._drawn_in(box) > max(40, len(lines)):
+        if len(members) > _MOST_LINES or self._drawn_in(box) > max(40, len(lines)) or self._are_apart(members):
             return True
         return covered > pictures or fields >= 2 or upright * 2 < len(lines)
+
+    def _are_apart(self, members: Sequence[int]) -> bool:
+        """Return whether the file draws text outside of the area between the lines of its upper and its lower part."""
+        drawn = self.drawn[members]
+        if drawn.min() < 0:
+            return False
+        order = np.argsort(drawn)
+        own = self.boxes[np.asarray(members)[order]]
+        others = np.sort(np.delete(self.drawn, members)[self.prose[np.delete(np.arange(len(self.drawn)), members)]])
+        before = np.searchsorted(others, drawn[order])
+        for place in np.flatnonzero(np.diff(before)) + 1:
+            above, below = own[:place], own[place:]
+            if min(len(above), len(below)) > 1 and above[:, 3].max() <= below[:, 1].min() + 0.5:
+                return True
+        return False
 
     def _drawn_in(self, box: Box) -> int:
         """Return the number of curves and other complex shapes in the area: a chart or map has many."""
