@@ -26,8 +26,9 @@ Bools = NDArray[np.bool_]
 _CELL_X, _CELL_Y, _MOST_X, _MOST_Y = 0.15, 0.4, 480, 320
 #: Minimum width of a gutter in cells (0.6 line heights minus rounding), and minimum number of adjacent rows.
 _WINDOW, _LEAST_ROWS = 3, 2.5
-#: Minimum number of adjacent rows between texts that the file draws one after the other, and their mean characters.
-_DRAWN_ROWS, _DRAWN_CHARS = 0.8, 13
+#: Minimum number of adjacent rows of texts that the file draws one after the other, their mean characters, and the
+#: distance of a lower row in line heights.
+_DRAWN_ROWS, _DRAWN_CHARS, _LOWER = 0.8, 13, 0.5
 #: Limits for newspapers and padded OCR boxes, which leave less space; only a long gutter between many lines counts.
 _NARROW_WINDOW, _NARROW_LEAST_ROWS, _NARROW_LINES = 2, 10.0, 40
 #: Share of a row covered by its pieces from which they are running text, not cells.
@@ -282,15 +283,16 @@ def _are_running(sheet: Sheet, gutter: Gutter, height: float) -> bool:
 
 
 def _are_drawn_apart(sheet: Sheet, gutter: Gutter, height: float) -> bool:
-    """Return whether the file draws one side of a gutter after the other, and both are text.
+    """Return whether both sides are text, and the file draws one of them, down to a lower row, before the other.
 
     The cells of a table and the words of a stretched line are drawn row by row.
     """
     sides = [sheet.lines(side) for side in (gutter.left, gutter.right)]
-    if min(map(len, sides)) < 1 or sum(map(len, sides)) < 3:
+    if not all(map(len, sides)):
         return False
-    first, second = (sheet.drawn[side] for side in (reversed(sides) if sheet.rtl else sides))
-    if first.max() >= second.min():
+    first, second = reversed(sides) if sheet.rtl else sides
+    lowest, highest = sheet.boxes[first, 3].max(), sheet.boxes[second, 3].min()
+    if sheet.drawn[first].max() >= sheet.drawn[second].min() or lowest < highest + _LOWER * height:
         return False
     return min(_texture(sheet, side, height).chars for side in sides) >= _DRAWN_CHARS
 

@@ -184,8 +184,8 @@ def _distance(line: Line, box: Box, *, above: bool) -> float:
 
 #: Maximum lines of a table on one page, and of a cell without rules on average; more are a map or a page of type.
 _MOST_LINES, _MOST_PER_CELL = 4000, 8
-#: Minimum characters of a line of running text.
-_PROSE = 30
+#: Minimum characters of a line of running text, and overlap of two parts below each other in page units.
+_PROSE, _LAPPED = 30, 0.5
 
 
 class Finder:
@@ -334,16 +334,15 @@ class Finder:
 
     def _are_apart(self, members: Sequence[int]) -> bool:
         """Return whether the file draws text outside of the area between the lines of its upper and its lower part."""
-        drawn = self.drawn[members]
-        if drawn.min() < 0:
+        if (self.drawn[members] < 0).any():
             return False
-        order = np.argsort(drawn)
-        own = self.boxes[np.asarray(members)[order]]
-        others = np.sort(np.delete(self.drawn, members)[self.prose[np.delete(np.arange(len(self.drawn)), members)]])
-        before = np.searchsorted(others, drawn[order])
-        for place in np.flatnonzero(np.diff(before)) + 1:
-            above, below = own[:place], own[place:]
-            if min(len(above), len(below)) > 1 and above[:, 3].max() <= below[:, 1].min() + 0.5:
+        order = np.argsort(self.drawn)
+        own = np.isin(order, members)
+        boxes = self.boxes[order[own]]
+        others = (~own & self.prose[order]).cumsum()[own]  # number of other lines of text drawn before
+        for place in np.flatnonzero(np.diff(others)) + 1:
+            above, below = boxes[:place], boxes[place:]
+            if min(len(above), len(below)) > 1 and above[:, 3].max() <= below[:, 1].min() + _LAPPED:
                 return True
         return False
 
