@@ -31,6 +31,8 @@ _WINDOW, _LEAST_ROWS = 3, 2.5
 _DRAWN_ROWS, _DRAWN_CHARS, _LOWER = 0.8, 13, 0.5
 #: Limits for newspapers and padded OCR boxes, which leave less space; only a long gutter between many lines counts.
 _NARROW_WINDOW, _NARROW_LEAST_ROWS, _NARROW_LINES = 2, 10.0, 40
+#: Least number of rows relative to lines of a text whose rows have one piece each.
+_WHOLE = 0.8
 #: Share of a row covered by its pieces from which they are running text, not cells.
 _DENSE = 0.82
 _TRIES = 6
@@ -225,7 +227,7 @@ def _texture(sheet: Sheet, lines: Ints, height: float) -> _Texture:
     boxes = sheet.boxes[lines]
     widths, chars = boxes[:, 2] - boxes[:, 0], sheet.chars[lines].astype(np.float64)
     rows, row_of = np.unique(np.floor((boxes[:, 1] + boxes[:, 3]) / 2 / height), return_inverse=True)
-    if len(rows) < 0.8 * len(lines):  # several pieces per row: cells, or one text that OCR has split
+    if len(rows) < _WHOLE * len(lines):  # several pieces per row: cells, or one text that OCR has split
         extents = np.full(len(rows), -np.inf)
         np.maximum.at(extents, row_of, boxes[:, 2])
         starts = np.full(len(rows), np.inf)
@@ -294,7 +296,9 @@ def _are_drawn_apart(sheet: Sheet, gutter: Gutter, height: float) -> bool:
     lowest, highest = sheet.boxes[first, 3].max(), sheet.boxes[second, 3].min()
     if sheet.drawn[first].max() >= sheet.drawn[second].min() or lowest < highest + _LOWER * height:
         return False
-    return min(_texture(sheet, side, height).chars for side in sides) >= _DRAWN_CHARS
+    textures = [_texture(sheet, side, height) for side in sides]
+    whole = all(texture.rows >= _WHOLE * len(side) for texture, side in zip(textures, sides, strict=True))
+    return whole and min(texture.chars for texture in textures) >= _DRAWN_CHARS
 
 
 # Reading order: a page is split at its gutters repeatedly until every part is read from top to bottom. A gutter ends at

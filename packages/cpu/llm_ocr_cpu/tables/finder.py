@@ -311,6 +311,8 @@ class Finder:
             box = box.union(self.content.lines[index].box)
         if is_page(table, box.area / max(self.content.width * self.content.height, 1e-6)):
             return False
+        if label != "ruled" and self._are_apart(members):
+            return False
         self.free[list(members)] = False
         if tracing():
             about = {"finder": label, "rows": table.rows, "columns": table.columns, "lines": len(members)}
@@ -328,7 +330,7 @@ class Finder:
         covered = sum(box.covered_by(raster.box) for raster in self.content.rasters if raster.box.area < 4 * box.area)
         fields = sum(field.covered_by(box) > 0.9 and field.area < 0.5 * box.area for field in self.fields)
         upright = sum(is_upright(line) for line in lines)
-        if len(members) > _MOST_LINES or self._drawn_in(box) > max(40, len(lines)) or self._are_apart(members):
+        if len(members) > _MOST_LINES or self._drawn_in(box) > max(40, len(lines)):
             return True
         return covered > pictures or fields >= 2 or upright * 2 < len(lines)
 
@@ -338,10 +340,10 @@ class Finder:
             return False
         order = np.argsort(self.drawn)
         own = np.isin(order, members)
-        boxes = self.boxes[order[own]]
+        lines = self.boxes[order[own]]
         others = (~own & self.prose[order]).cumsum()[own]  # number of other lines of text drawn before
         for place in np.flatnonzero(np.diff(others)) + 1:
-            above, below = boxes[:place], boxes[place:]
+            above, below = lines[:place], lines[place:]
             if min(len(above), len(below)) > 1 and above[:, 3].max() <= below[:, 1].min() + _LAPPED:
                 return True
         return False
