@@ -303,6 +303,8 @@ COLUMNS: Mapping[str, str] = {
     "is_diagram": "Whether the page is mostly a diagram.",
     "is_fallback": "Whether the text layer or OCR replaced the model's answer.",
     "quality": "[Quality score](../explanation/quality.md), 0 to 1. Null for failed pages.",
+    "invisible_chars": "Characters, without spaces, of the file's text that its page does not show; see "
+    "`--invisible-text`.",
     "ink": "Share of the page image that is ink, 0 to 1; 0 for a blank page. This and the next columns are the "
     "page's ledger. They are null or empty for pages without one.",
     "unread_share": "Share of the ink that looks like text and that no block contains, 0 to 1.",

@@ -132,7 +132,7 @@ class Reason(StrEnum):
     STAGE_ERROR = "stage error"  # a user-defined stage raised
     FIELD_MISSING = "field missing"  # a required field of a document has no value
     FIELD_INVALID = "field invalid"  # the schema does not allow a document's values
-    NOT_QUOTED = "not quoted"  # the verified text does not contain the quote of a value
+    NOT_QUOTED = "not quoted"  # the verified text has no quote that states a value
 
 
 class BlockKind(StrEnum):
@@ -574,8 +574,8 @@ class FieldsRecord:
         detail: The same in words.
         values: The values in the form of the user's schema, as JSON values.
         fields: All fields with a value, in the order of the schema, as JSON values: `path`, such as `items[0].price`;
-            `value`; `page`, from 1; `box`, relative; `quote`; `quoted`, whether the verified text contains the quote;
-            `others`, other values with a true quote, if there are any.
+            `value`; `page`, from 1; `box`, relative; `quote`; `quoted`, whether the verified text contains the quote
+            and it states the value; `others`, other values with a true quote, if there are any.
         pages: Number of its pages.
         passages: Number of passages that the model was asked about.
         engine: Name of the model.

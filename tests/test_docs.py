@@ -210,6 +210,17 @@ def test_ledger_page_has_the_table_of_its_benchmark():
     assert results["page invented on a blank leaf"]["found"] == 1
 
 
+def test_verifying_page_has_the_figures_of_its_benchmark():
+    text = " ".join((ROOT / "docs/explanation/verifying.md").read_text(encoding="utf-8").split())
+    results = json.loads((ROOT / "benchmarks/results/losses.json").read_text(encoding="utf-8"))["columns"]["scan, OCR"]
+    found = {name: f"{100 * fault['found']:.0f} % of the" for name, fault in results["faults"].items()}
+    assert f"{found['sentence invented']} invented sentences, {found['number changed']} changed numbers" in text
+    assert f"{found['line omitted, 80 characters']} lost lines of 80 characters" in text
+    assert f"{found['column omitted']} lost columns, and {found['table omitted']} lost tables" in text
+    alarms = round(results["false alarms"] * results["good answers"])
+    assert f"It blames {alarms} of {results['good answers']} good answers" in text
+
+
 def test_routing_page_has_the_table_of_its_benchmark():
     text = (ROOT / "docs/explanation/routing.md").read_text(encoding="utf-8")
     results = json.loads((ROOT / "benchmarks/results/routing.json").read_text(encoding="utf-8"))
@@ -266,3 +277,10 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     assert (tmp_path / "site/reference/settings.html").stat().st_size > 100_000
     python = (tmp_path / "site/reference/python.html").read_text(encoding="utf-8")
     assert [name for name in llm_ocr.__all__ if f"{name}</span>" not in python and f".{name}" not in python] == []
+
+
+def test_commands_of_recorded_results_exist():
+    recorded = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "benchmarks/results").glob("*.json")]
+    commands = [result["command"] for result in recorded if isinstance(result, dict) and "command" in result]
+    programs = {word for command in commands for word in command.split() if word.endswith(".py")}
+    assert len(programs) > 10 and [program for program in programs if not (ROOT / program).exists()] == []

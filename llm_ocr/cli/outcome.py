@@ -62,7 +62,7 @@ def ending(command: str, status: "RunStatus", max_failed_rate: float, workspace:
     if command == "fields":
         return fields_line(status), exit_code(status.fields, max_failed_rate)
     if command == "describe":
-        return figures_line(status), exit_code(status.figures, max_failed_rate)
+        return figures_line(status, workspace), exit_code(status.figures, max_failed_rate)
     return last_line(status, workspace), exit_code(status.pages, max_failed_rate)
 
 
@@ -89,8 +89,8 @@ def last_line(status: "RunStatus", workspace: str | None) -> str:
     return one_line(text)
 
 
-def figures_line(status: "RunStatus") -> str:
-    """Return `40 figures: 39 ok, 1 failed (engine error)`, or how many are described if some are not."""
+def figures_line(status: "RunStatus", workspace: str | None) -> str:
+    """Return `40 figures: 39 ok, 1 failed (engine error). Retry: …`, or how many are described if some are not."""
     figures = status.figures
     if status.undescribed:
         described = f"{figures.ok - status.undescribed:,} described"
@@ -102,6 +102,7 @@ def figures_line(status: "RunStatus") -> str:
         f"{plural(figures.expected, 'figure')}: {outcome(figures)}"
         + (f" ({reasons})" if reasons else "")
         + _waiting(figures)
+        + (f". Retry: llm-ocr retry-failed -w {quoted(workspace)}" if figures.failed and workspace else "")
     )
 
 
@@ -166,6 +167,10 @@ def failures_text(status: "RunStatus") -> str:
     return "; ".join(parts)
 
 
+#: Reasons of degraded pages for which the same model may give a good answer.
+_OF_A_SERVER = frozenset({Reason.MODEL_LOST, Reason.REFUSED, Reason.SERVER_ERROR})
+
+
 def degraded_text(status: "RunStatus") -> str:
     """Return `unread 2, unsupported. Read again: llm-ocr repair …`; counts only where no failed page has the reason."""
     if not status.pages.degraded:
@@ -178,6 +183,8 @@ def degraded_text(status: "RunStatus") -> str:
     text = f"Read again with a model: {repair} --server-url URL, or with OCR alone: --text-layer never"
     if status.model:
         text = f"Read again with another model: {repair} --model NAME"
+        if reasons and _OF_A_SERVER.issuperset(reasons):
+            text = f"Read again when the server answers: {repair} --server-url URL"
     return f"{named}. {text}" if named else text
 
 

@@ -80,14 +80,21 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         planned = run.status
         extract = planned.stages["extract"]
         text = f"{plural(extract.total - extract.done, 'unit')} to read again"
+        figures = planned.figures.expected - planned.figures.ended if command == "retry-failed" else 0
         if command == "plan":
             text = outcome.plan_line(planned)
+        elif figures and planned.stages["describe"].key:
+            text += ", and figures to describe again"
+            if extract.finished:
+                text += (
+                    f". Next: llm-ocr describe -w {outcome.quoted(settings.workspace)}, with the model of the others"
+                )
         write_line(text if extract.finished else f"{text}. {_next(command, settings)}", out)
         return 0
     status = run.known_status
     if not settings.quiet and kept:
         repaired = status if isinstance(settings, RepairSettings) else None
-        if repaired is not None and run.processed.get("extract"):
+        if repaired is not None and repaired.repairs and run.processed.get("extract"):
             write_line(str(repaired.repairs[-1]), out)
         assembled = repaired is not None and repaired.stages["assemble"].finished
         if isinstance(settings, AssemblyCommand) or (isinstance(settings, RepairSettings) and assembled):
@@ -128,7 +135,7 @@ class Removals(Silent):
 def _results(settings: AssemblyCommand | RepairSettings, status: "RunStatus | None") -> list[str]:
     """Return the lines on the figures, the location of the results, and the way to open them."""
     workspace = settings.workspace
-    lines = [outcome.figures_line(status)] if status and status.figures.expected else []
+    lines = [outcome.figures_line(status, workspace)] if status and status.figures.expected else []
     result = f"Result: {workspace}/documents (Markdown), {workspace}/dataset"
     if not outcome.is_folder(workspace):
         return [*lines, f"{result} (one row per page)", f"Open the dataset: {outcome.load_line(settings)}"]

@@ -121,6 +121,7 @@ FEATURES: Mapping[str, Any] = {
     "is_diagram": _FLAG,
     "is_fallback": _FLAG,
     "quality": _REAL,
+    "invisible_chars": _INTEGER,
     **{name: _STRING if type_ == "string" else _REAL for name, type_ in LEDGER_TYPES.items()},
     "unread": [_BOX],
     "unsupported": [_SPAN],
@@ -239,6 +240,7 @@ def _row(row: DatasetRow, images: Images) -> dict[str, object]:
         "attempts": [json.dumps(dict(attempt), ensure_ascii=False) for attempt in record.attempts],
         **page_notes(record),
         "quality": record.quality,
+        "invisible_chars": record.invisible_chars,
         **ledger_values(record.ledger),
     }
     return {name: cleaned(value) for name, value in values.items()}

@@ -7,7 +7,7 @@ answer that was read  `Found`, or None, in place of each field
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
@@ -37,7 +37,8 @@ class Found:
     """Value of a field with its quote, and the place of the quote.
 
     `page` is from 1. `box` is relative; None if the page's blocks have no places. `quoted` is whether the
-    verified text of the page contains the quote. `others` are other values with a true quote.
+    verified text of the page contains the quote, and the quote states the value. `others` are other values with a true
+    quote. `named` is whether the schema names the possible values, so that a quote may state them in other words.
     """
 
     value: Any
@@ -46,6 +47,7 @@ class Found:
     box: Box | None = None
     quoted: bool = False
     others: tuple["Found", ...] = ()
+    named: bool = False
 
 
 #: Answer in the form of a node: a dict, a list, `Found`, or None for a field without a value.
@@ -103,7 +105,7 @@ class Node:
         if error is not None:
             faults.append(f"{path}: {error.message}")
             return None
-        return Found(value, quote if isinstance(quote, str) else "")
+        return Found(value, quote if isinstance(quote, str) else "", named=_names_values(self.schema))
 
     def values(self, tree: Tree) -> Any:
         """Return the values in the form of the user's schema.
@@ -158,7 +160,7 @@ class Node:
         first = next((one for one in found if one.quoted), found[0])
         others = {_text(one.value): one for one in reversed(found) if one.quoted}
         others.pop(_text(first.value), None)
-        return Found(first.value, first.quote, first.page, first.box, first.quoted, tuple(reversed(others.values())))
+        return replace(first, others=tuple(reversed(others.values())))
 
     def faults(self, values: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         """Return the required fields that a document's values lack, and what else the schema does not allow."""
@@ -346,6 +348,11 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     from jsonschema import Draft202012Validator
 
     return Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+
+
+def _names_values(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema, or one of its alternatives, lists the values of a field."""
+    return "enum" in schema or "const" in schema or any(map(_names_values, schema.get("anyOf", ())))
 
 
 def _is_empty(tree: Tree) -> bool:

@@ -1,21 +1,25 @@
 """Fields of a document: its passages, the places of quotes, and the row of the document. Pure.
 
+    quote ──find──▶ place on a page: its text, its box, and whether it is verified ──states──▶ value
+
 A page contains a quote if it has the same letters and digits in a row, in one case, as in the page's ledger: white
 space, hyphens, and marks differ between correct readings. Text that the ledger calls unsupported is not verified. A
-quote across a page break is on the page on which it begins.
+quote across a page break is on the page on which it begins. The value is compared with the text of the page, not with
+the model's copy of it, whose separators and signs may differ.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Any, NamedTuple
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.results.field_schema import Found, Node, Tree
+from llm_ocr.results.field_values import AFTER, BEFORE, letters_of, states
 from llm_ocr.results.joining import is_cjk
-from llm_ocr.results.quality.text_layer import BlockText, chunks_of, plain, texts_of
+from llm_ocr.results.quality.text_layer import BlockText, texts_of
 from llm_ocr.types import FURNITURE, Block, BlockKind, Box, FieldsRecord, PageRecord, Reason, Status
 
 #: Characters per token in ordinary script, at least.
@@ -29,6 +33,14 @@ class _Word(NamedTuple):
     block: int
     start: int
     end: int
+
+
+class Place(NamedTuple):
+    """Place of a quote: whether the text there is verified, the box of its blocks, and the text with whole numbers."""
+
+    verified: bool
+    box: Box | None
+    text: str
 
 
 class _Letters:
@@ -88,21 +100,21 @@ class PageText:
     def _letters(self) -> _Letters:
         return _Letters(self._words)
 
-    def find(self, quote: str) -> Iterator[tuple[bool, Box | None]]:
-        """Yield the places of a quote: whether the text there is verified, and the box of its blocks."""
-        for first, last in self._letters.find(_wanted(quote)):
+    def find(self, quote: str) -> Iterator[Place]:
+        """Yield the places of a quote."""
+        for first, last in self._letters.find(letters_of(quote)):
             yield self._place(self._words[first:last])
 
-    def find_across(self, following: "PageText", quote: str) -> Iterator[tuple[bool, Box | None]]:
+    def find_across(self, following: "PageText", quote: str) -> Iterator[Place]:
         """Yield the places of a quote that begins on this page and ends on the next one; the boxes are of this page."""
-        wanted = _wanted(quote)
+        wanted = letters_of(quote)
         own, other = self._body[-len(wanted) :], following._body[: len(wanted)]
         for first, last in _Letters([*own, *other]).find(wanted):
             if first < len(own) < last:
-                verified, box = self._place(own[first:])
-                yield verified and following._place(other[: last - len(own)])[0], box
+                begin, end = self._place(own[first:]), following._place(other[: last - len(own)])
+                yield Place(begin.verified and end.verified, begin.box, f"{begin.text} {end.text}")
 
-    def _place(self, words: Sequence[_Word]) -> tuple[bool, Box | None]:
+    def _place(self, words: Sequence[_Word]) -> Place:
         foreign = self.record.ledger.unsupported if self.record.ledger else ()
         verified = not any(
             span.block == word.block and span.start < word.end and span.end > word.start
@@ -110,11 +122,14 @@ class PageText:
             for word in words
         )
         box = reduce(Box.union, (self._blocks[word.block].block.box for word in words))
-        return verified, None if box == WHOLE_PAGE else box
-
-
-def _wanted(quote: str) -> str:
-    return "".join(chunk.letters for chunk in chunks_of(plain(quote)))
+        parts = []
+        for block, group in groupby(words, key=lambda word: word.block):
+            some = list(group)
+            first, last = some[0], some[-1]
+            text = self._blocks[block].text
+            before, after = BEFORE.search(text[: first.start]), AFTER.match(text, last.end)
+            parts.append(text[before.start() if before else first.start : after.end() if after else last.end])
+        return Place(verified, None if box == WHOLE_PAGE else box, " ".join(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +156,11 @@ class Passage:
             return tree
         on_pages = ((page, place) for page in self.pages for place in page.find(tree.quote))
         across = ((one, place) for one, other in pairwise(self.pages) for place in one.find_across(other, tree.quote))
-        for page, (verified, box) in chain(on_pages, across):
-            if verified or tree.page is None:  # the first place counts, unless a later one is verified
-                tree = replace(tree, page=page.number, box=box, quoted=verified)
-            if verified:
+        for page, place in chain(on_pages, across):
+            quoted = place.verified and (tree.named or states(place.text, tree.value))
+            if quoted or tree.page is None:  # the first place counts, unless a later one is verified
+                tree = replace(tree, page=page.number, box=place.box, quoted=quoted)
+            if quoted:
                 break
         return tree
 

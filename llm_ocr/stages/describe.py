@@ -6,7 +6,7 @@ The results of Extract do not change. `describe` runs the stage over a workspace
 import asyncio
 import hashlib
 import io
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -36,10 +36,11 @@ from llm_ocr.stages.sharing import (
     take_without_units,
     units_behind,
 )
-from llm_ocr.types import Counts, Figure, FigureRecord, PageRecord, Reason, Status
+from llm_ocr.types import Counts, Figure, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, Claim
-from llm_ocr.workspace.publish import Marker, read_data, standing_marker
+from llm_ocr.workspace.publish import Marker, find_marker, read_data, standing_marker
+from llm_ocr.workspace.published import published_figures
 from llm_ocr.workspace.status import figures_to_describe
 from llm_ocr.workspace.summaries import figures_summary
 
@@ -98,6 +99,8 @@ async def describe(job: Job[FigureCommand]) -> None:
                         pages = await asyncio.to_thread(
                             with_descriptions, workspace, imported, unit.id, pages, keep=keeps
                         )
+                    if pages and unit.repeats:
+                        stage.remember(*await asyncio.to_thread(_earlier, workspace, pages_from, source, key, unit))
                     expected[unit.id] = marker.figures.expected
                     if not whole:
                         progress.correct(marker.figures.expected, exact=True)
@@ -145,6 +148,18 @@ class Describe:
         )
         await flow.run(self._tasks(units))
 
+    def remember(self, pages: Sequence[PageRecord], records: Mapping[str, FigureRecord]) -> None:
+        """Remember earlier descriptions, by figure id, for the same figures on pages that were read again."""
+        for figure in (figure for page in pages for figure in page.figures):
+            record = records.get(figure.id)
+            if record is not None and record.status is not Status.FAILED:
+                self._learn(_fingerprint(figure), record)
+
+    def _learn(self, fingerprint: bytes, record: FigureRecord) -> None:
+        if len(self._known) >= REMEMBERED:
+            self._known.pop(next(iter(self._known)))
+        self._known[fingerprint] = record
+
     async def _tasks(
         self, units: AsyncIterable[tuple[str, Sequence[PageRecord]]]
     ) -> AsyncIterator[tuple[str, list[FigureTask]]]:
@@ -161,8 +176,7 @@ class Describe:
             self.progress.count(Status.OK)
             figure, names = task.figure, (task.figure.id, task.page_id, task.document_id)
             return FigureRecord(*names, Status.OK, self.mode, description=figure.described, engine=task.engine)
-        seen = f"\0{task.figure.caption}\0{task.figure.inside}"
-        fingerprint = hashlib.sha256(task.figure.image.data + seen.encode()).digest()
+        fingerprint = _fingerprint(task.figure)
         while (twin := self._under_way.get(fingerprint)) is not None:
             ticket.release()  # an identical figure is being described
             await twin.wait()
@@ -174,9 +188,7 @@ class Describe:
             try:
                 record = await self._describe(task, ticket)
                 if record.status is not Status.FAILED:
-                    if len(self._known) >= REMEMBERED:
-                        self._known.pop(next(iter(self._known)))
-                    self._known[fingerprint] = record
+                    self._learn(fingerprint, record)
             finally:
                 del self._under_way[fingerprint]
                 ended.set()
@@ -211,6 +223,11 @@ class Describe:
             )
 
 
+def _fingerprint(figure: Figure) -> bytes:
+    seen = f"\0{figure.caption}\0{figure.inside}"
+    return hashlib.sha256(figure.image.data + seen.encode()).digest()
+
+
 def _begin(job: Job[FigureCommand], split: Split, key: str, pages_from: str, source: str) -> bool:
     """Begin the progress.
 
@@ -233,6 +250,18 @@ def _pages(workspace: Workspace, stage: str, key: str, unit: str) -> tuple[Marke
     if not marker.figures.expected:
         return marker, []
     return marker, pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.FIGURES)
+
+
+def _earlier(
+    workspace: Workspace, stage: str, source: str, key: str, unit: Unit
+) -> tuple[list[PageRecord], dict[str, FigureRecord]]:
+    """Return the older rows of pages that the unit reads again, and the descriptions of their figures by figure id."""
+    again = {row.page_id: row.unit for row in unit.repeats if row.figures}
+    older = [name for name in dict.fromkeys(again.values()) if find_marker(workspace, DESCRIBE, key, name)]
+    rows = [
+        row for name in older for row in _pages(workspace, stage, source, name)[1] if again.get(row.page_id) == name
+    ]
+    return rows, published_figures(workspace, (standing_marker(workspace, DESCRIBE, key, name) for name in older))
 
 
 def _publisher(

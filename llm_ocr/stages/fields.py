@@ -18,7 +18,7 @@ from llm_ocr.config.models import FieldsSettings
 from llm_ocr.engines import Completion, CompletionRequest, Engine, Finish
 from llm_ocr.engines.vlm.requests import Step, profile_as_json, request_of, tokens, what_fits
 from llm_ocr.engines.vlm.retry import Ladder, Tries, Verdict, ending, run_attempts, rungs_for
-from llm_ocr.errors import StageMissing, UsageError
+from llm_ocr.errors import ServerError, StageMissing, UsageError
 from llm_ocr.models.parsers.layout_json import read_loosely
 from llm_ocr.results.field_schema import Node, Tree, load_schema, read_schema
 from llm_ocr.results.fields import Answer, PageText, Passage, document_record, passages
@@ -41,7 +41,7 @@ from llm_ocr.workspace.published import choose, chosen_rows, finished_pages
 from llm_ocr.workspace.summaries import fields_summary
 
 #: Increased when a change alters results for the same answers, or the requests; part of the key.
-RESULT_VERSION = 1
+RESULT_VERSION = 2
 #: Limit of malformed answers per passage, as for figures.
 _MALFORMED = 3
 #: Passages that wait for the server, and their bytes.
@@ -66,7 +66,7 @@ async def fields(job: Job[FieldsSettings]) -> None:
     Raises:
         StageMissing: Assemble has not finished all items.
         UsageError: The schema or the model is not possible.
-        ServerError: No model server can be started or reached.
+        ServerError: No model server can be started or reached, or it refuses all requests.
         StorageError: The workspace cannot be read or written.
     """
     workspace, settings, progress = job.workspace, job.settings, job.progress
@@ -94,6 +94,9 @@ async def fields(job: Job[FieldsSettings]) -> None:
                 yield documents, reader.passages(documents)
 
         async def publish(documents: Documents, answers: Sequence[Answer]) -> None:
+            if refusal := pool.refused_all():  # published documents are not asked about again
+                hint = "Correct the setting that the server names, or its own options, and run the command again."
+                raise ServerError(str(refusal.args[0]), hint=hint)
             for status in await asyncio.to_thread(_publish, workspace, share, claim, reader, documents, answers):
                 progress.count(status)
 
@@ -217,9 +220,23 @@ def _judged(schema: Node, answer: Completion) -> Verdict[Tree]:
         return Verdict(None, reason or Reason.EMPTY, detail or "the model answered nothing")
     faults: list[str] = []
     text = text.rpartition("</think>")[2]  # some servers leave the thoughts of a model in its answer
+    if "<think>" in text:
+        return Verdict(None, reason or Reason.MALFORMED, detail or "thoughts without an answer")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, one in pairs:
+            if name in found and found[name] != one:
+                faults.append(f"{name} has two values")
+            found.setdefault(name, one)
+        return found
+
     try:  # without prose and fences around the object
         value = json.loads(
-            text[max(text.find("{"), 0) : text.rfind("}") + 1], parse_constant=_finite, parse_float=_finite
+            text[max(text.find("{"), 0) : text.rfind("}") + 1],
+            parse_constant=_finite,
+            parse_float=_finite,
+            object_pairs_hook=unique,
         )
     except (ValueError, RecursionError) as error:
         faults.append(f"no JSON: {error}")

@@ -32,7 +32,7 @@ from llm_ocr.config.groups import VLLM, FollowSettings, RenderSettings, ShardSet
 from llm_ocr.config.models import ClusterCommand, RetrySettings
 from llm_ocr.documents.remote import is_remote
 from llm_ocr.engines import Load
-from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError, WorkspaceError, WorkspaceMismatch
+from llm_ocr.errors import LlmOcrError, MissingExtra, ServerError, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.scheduling.follow import Published
 from llm_ocr.scheduling.leases import DEFAULT_SECONDS, LEASE, Claim, LeaseOptions, Leases, is_lease
 from llm_ocr.scheduling.scanner import PlannedUnits
@@ -128,6 +128,7 @@ class Report:
     load: Load
     ended: bool
     failure: Failure | None
+    refusal: Failure | None  # of servers that refused all its requests
 
 
 class Worker(Silent):
@@ -145,6 +146,7 @@ class Worker(Silent):
         self._messages: SimpleQueue[logging.LogRecord] = SimpleQueue()
         self._load: Callable[[], Load] = Load
         self._failure: Failure | None = None
+        self._refusal: Failure | None = None
         self._cancel: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="llm_ocr", daemon=True)
 
@@ -155,7 +157,8 @@ class Worker(Silent):
         ended = self._over.wait(0.0 if first else _EACH)
         records = [self._messages.get() for _ in range(self._messages.qsize())]
         messages = [(record.levelno, record.getMessage()) for record in records]
-        return Report(socket.gethostname(), os.getpid(), self._rows, messages, self._load(), ended, self._failure)
+        ends = self._failure, self._refusal
+        return Report(socket.gethostname(), os.getpid(), self._rows, messages, self._load(), ended, *ends)
 
     def stop(self) -> None:
         """End at once. Published units remain."""
@@ -218,6 +221,10 @@ class Worker(Silent):
 
             await _STAGES[work.stage](replace(job, given=Share(units, own.mine, own.done, begun)))
         await asyncio.to_thread(workspace.flush)
+        try:
+            engines.check_answers()
+        except ServerError as error:  # no failure: all units are published, and other workers may have answers
+            self._refusal = Failure(error.args[0], error.hint)
 
 
 def _opened(work: Work) -> Workspace:
@@ -274,6 +281,7 @@ class Crew:
     Attributes:
         aborted: Units that were given up because their workers died.
         last: The failure of a worker that was not replaced.
+        refusal: The refusal of a worker's servers that answered none of its requests.
     """
 
     def __init__(
@@ -281,6 +289,7 @@ class Crew:
     ) -> None:
         self.aborted: list[str] = []
         self.last = Failure("")
+        self.refusal: Failure | None = None
         self._ray, self._work, self._size = ray, work, size
         self._workspace, self._progress, self._estimated = workspace, progress, estimated
         # Ray restarts nothing, so that every loss is visible here. It repeats calls of unreachable workers.
@@ -422,6 +431,7 @@ class Crew:
         """End the worker's process, or its wait for a node."""
         self._lives.remove(life)
         if life.report:
+            self.refusal = life.report.refusal or self.refusal
             past = replace(life.report.load, servers=0, window=0, in_flight=0, queued=0, running=None, waiting=None)
             self._spent = _sum(self._spent, past)
         self._ray.kill(life.actor)
@@ -595,6 +605,8 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
             raise LlmOcrError(message, hint=crew.last.hint)
         if left == before:  # a store that batches writes may have lost those of a worker that crashed
             raise LlmOcrError(f"{plural(len(left), 'unit')} processed, but {workspace.url} has no marker of them")
+        if crew.refusal and not crew.load().answers:
+            job.engines.refused(ServerError(crew.refusal.message, hint=crew.refusal.hint))
     await asyncio.to_thread(copy_markers, workspace, name, published, await asyncio.to_thread(PlannedUnits, workspace))
     progress.end()
 

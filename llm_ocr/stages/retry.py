@@ -1,8 +1,12 @@
-"""Read pages again: `retry-failed` plans them with the settings of the workspace, `repair` with settings of its own."""
+"""Read pages again: `retry-failed` plans them with the settings of the workspace, `repair` with settings of its own.
+
+Both also plan the figures that failed, for the model that described the others.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from llm_ocr.config.groups import HYBRID, MODELS, OutcomeSettings, OwnWorkspaceSettings
@@ -42,7 +46,7 @@ from llm_ocr.workspace.keys import (
 from llm_ocr.workspace.planned import PlannedDocument, wanted_pages
 from llm_ocr.workspace.publish import done_units, iter_markers, publish, standing_marker
 from llm_ocr.workspace.published import published_pages
-from llm_ocr.workspace.retry import NamedPages, Selection, plan_retry
+from llm_ocr.workspace.retry import NamedPages, Selection, copy_rows, failed_figures, plan_retry
 from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, to_remember
 from llm_ocr.workspace.summaries import pages_summary
 
@@ -55,7 +59,7 @@ _WITHOUT_EFFECT = ("pages_per_unit", "batch_id")
 
 
 async def retry_failed(job: Job[RetrySettings]) -> None:
-    """Plan the failed pages, or pages of low quality, again in a new generation.
+    """Plan the failed pages, or pages of low quality, again in a new generation, and the failed figures in another.
 
     Args:
         job: The command, with an open workspace.
@@ -67,13 +71,42 @@ async def retry_failed(job: Job[RetrySettings]) -> None:
     key = await asyncio.to_thread(required_key, workspace, EXTRACT)
     await asyncio.to_thread(need_same_version, workspace, result_versions())
     generation = await _planned(job, settings.engine, key, Selection(below=settings.below_quality))
-    if generation is None:
+    figures = await _figures_planned(job, key)
+    if generation is None and not figures:
         low = "" if settings.below_quality is None else f", none has a quality below {settings.below_quality:g}"
         given = settings.password or settings.password_file
         hint = "" if given else " Encrypted documents need their passwords: `password_file=FILE`."
-        job.progress.say(f"Nothing to retry: no page is failed{low}, or its document still cannot be opened.{hint}")
-    else:
+        what = f"no page or figure is failed{low}, or its document still cannot be opened."
+        job.progress.say(f"Nothing to retry: {what}{hint}")
+    elif generation is not None:
         job.progress.say(f"Generation {generation.number}: {plural(generation.expected, 'page')} to be read again")
+
+
+async def _figures_planned(job: Job[RetrySettings], key: str, most: int | None = None) -> bool:
+    """Plan the pages of failed figures in a new generation with copies of their rows; return whether there are any.
+
+    Args:
+        job: The command.
+        key: The key of Extract.
+        most: Upper limit of pages.
+    """
+    workspace = job.workspace
+    described = await asyncio.to_thread(newest_key, workspace, DESCRIBE)
+    failed = await asyncio.to_thread(failed_figures, workspace, key, described) if described else {}
+    if not failed:
+        return False
+    pages = NamedPages(Path(), {page: page for page in failed})
+    generation = await _planned(job, job.settings.engine, key, Selection(frozenset(), named=pages, most=most))
+    if generation is None:
+        return False
+    again = {
+        row.page_id for unit in await asyncio.to_thread(list, units_of(workspace, generation)) for row in unit.repeats
+    }
+    figures = plural(sum(failed[page] for page in again), "figure")
+    job.progress.say(f"Generation {generation.number}: {figures} to be described again")
+    await asyncio.to_thread(copy_rows, workspace, key, generation)
+    await asyncio.to_thread(workspace.flush)  # workers of a cluster describe them
+    return True
 
 
 async def plan_repair(job: Job[RepairSettings]) -> bool:
@@ -121,7 +154,7 @@ async def plan_repair(job: Job[RepairSettings]) -> bool:
         progress.say(f"{plural(waiting, 'unit')} of an earlier command to be read {used}")
     else:
         hint = "Other settings may read them better: another `text_layer`, or a model (`server_url`, `model`)."
-        progress.say(f"Nothing to repair: no page is chosen, or all were already read {used}. {hint}")
+        progress.say(f"No page to repair: none is chosen, or all were already read {used}. {hint}")
     return waiting > 0
 
 
@@ -195,13 +228,18 @@ def give_up_unread(workspace: Workspace, key: str) -> int:
     return pages
 
 
-def _selection(settings: RepairSettings) -> Selection:
+def _named(settings: RepairSettings) -> list[str]:
+    """Return the settings that choose pages, if any: then neither failed pages nor failed figures are chosen."""
     given = {
         "unbalanced": settings.unbalanced or None,
         "below_quality": settings.below_quality,
         "page_list": settings.page_list,
     }
-    named = [name for name, value in given.items() if value is not None]
+    return [name for name, value in given.items() if value is not None]
+
+
+def _selection(settings: RepairSettings) -> Selection:
+    named = _named(settings)
     if len(named) > 1:
         raise UsageError(
             f"{' and '.join(f'`{name}`' for name in named)} choose different pages", hint="Use one of them."
@@ -257,7 +295,7 @@ async def _planned(
 
 
 async def finish_repair(job: Job[RepairSettings]) -> None:
-    """Describe and assemble the repaired pages as before, if Describe and Assemble have run.
+    """Describe and assemble the repaired pages as before, if Describe and Assemble have run; also failed figures again.
 
     Both use the settings of their last run, not those of the repair: other settings would process all pages again.
     Of several workers, the one that reads the last page does this for all pages.
@@ -294,6 +332,8 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
         if keys != [described]:
             say("The figures of the repaired pages are left to Describe, which ran with settings of its own.")
             return
+        if not any(_named(job.settings)):
+            await _figures_planned(job, key, job.settings.max_pages)
         await job.run(describe, describing)
     finally:
         if not same:

@@ -129,11 +129,15 @@ class Engines:
         if self._refusal is not None:
             raise self._refusal
 
+    def refused(self, error: ServerError | None) -> None:
+        """Record that servers refused all requests, if they did, for `check_answers`."""
+        self._refusal = self._refusal or error
+
     async def close(self) -> None:
         """Close the connections and stop the servers."""
         pool, self._pool, self._checks = self._pool, None, None
         if pool is not None:
-            self._refusal = self._refusal or pool.refused_all()
+            self.refused(pool.refused_all())
             await pool.close()
 
     def _made(self, profile: Profile, model: str, revision: str | None) -> "ServerPool":

@@ -179,7 +179,7 @@ def published_fields(workspace: Workspace, key: str, item: Item) -> list[FieldsR
 
 
 def earlier_readings(workspace: Workspace, stage: str, key: str, item: Item) -> dict[str, list[PageRecord]]:
-    """Return all rows of the pages that were read again, by page id, oldest first, without images.
+    """Return all rows of the pages that were read again, by page id, oldest first, without images or copies.
 
     Args:
         workspace: the workspace.
@@ -192,8 +192,8 @@ def earlier_readings(workspace: Workspace, stage: str, key: str, item: Item) -> 
     for unit in item.unit_ids if again else ():
         marker = find_marker(workspace, stage, key, unit)
         for record in published_pages(workspace, marker, Images.NONE, item.unit(unit)) if marker else ():
-            if record.page_id in again:
-                found.setdefault(record.page_id, []).append(record)
+            if record.page_id in again and record not in (earlier := found.setdefault(record.page_id, [])):
+                earlier.append(record)
     return {page: records for page, records in found.items() if len(records) > 1}
 
 

@@ -2,10 +2,15 @@
 
 `retry-failed` plans them with the settings of the workspace, `repair` with settings of its own. The older rows stay
 in their units. The marker of the new unit records which row of a page is effective (`summaries.gain`).
+
+Pages with failed figures are planned too, and their rows are copied into the new units, so that no page is read:
+Describe then asks for the figures, and all later stages see new units.
 """
 
 import asyncio
+import io
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,8 +20,8 @@ from typing import Self
 from llm_ocr.documents.remote import shown
 from llm_ocr.errors import UsageError
 from llm_ocr.results.balance import has_unread_ink, has_unsupported_text
-from llm_ocr.results.schema import PageStatus, page_statuses
-from llm_ocr.types import ALL_PAGES, DocumentPart, Reason, Repeated, Status, Unit, page_id, plural
+from llm_ocr.results.schema import Images, PageStatus, iter_pages, page_statuses, pages_to_parquet
+from llm_ocr.types import ALL_PAGES, DocumentPart, PageRecord, Reason, Repeated, Status, Unit, page_id, plural
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import (
     Generation,
@@ -29,11 +34,12 @@ from llm_ocr.workspace.generations import (
     write_generation,
 )
 from llm_ocr.workspace.items import whole_documents
-from llm_ocr.workspace.keys import EXTRACT
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT
 from llm_ocr.workspace.plan import SMALL_PLAN
 from llm_ocr.workspace.planned import PlannedDocument, place_of
-from llm_ocr.workspace.publish import Marker, iter_markers, read_data
-from llm_ocr.workspace.summaries import LOW_QUALITY, RANKS, Summary, bin_of, kept_pages
+from llm_ocr.workspace.publish import Marker, iter_markers, publish, read_data, standing_marker
+from llm_ocr.workspace.published import published_figures
+from llm_ocr.workspace.summaries import LOW_QUALITY, RANKS, Summary, bin_of, kept_pages, pages_summary
 
 #: Opens a document again and counts its pages, with the currently known passwords.
 Reopen = Callable[[DocumentPart], Awaitable[PlannedDocument]]
@@ -363,3 +369,49 @@ async def _pieces(state: _State, reopen: Reopen, begin: int) -> tuple[list[Piece
         pieces.append(Piece(opened, range(begin, begin + rows), [first.reason] + [""] * (rows - 1)))
         begin += rows
     return sorted(pieces, key=lambda piece: piece.indices[0]), begin
+
+
+def failed_figures(workspace: Workspace, key: str, described: str) -> dict[str, int]:
+    """Return the number of failed figures of each page that has any, by page id.
+
+    Figures of superseded rows do not count.
+
+    Args:
+        workspace: the workspace.
+        key: key of Extract.
+        described: key of Describe.
+    """
+    superseded = {
+        (unit, page)
+        for marker in iter_markers(workspace, EXTRACT, key)
+        for unit, page, _ in (marker.summary.extra.superseded.figures if marker.summary.extra.superseded else ())
+    }
+    failing = [marker for marker in iter_markers(workspace, DESCRIBE, described) if marker.figures.failed]
+    return Counter(
+        row.page_id
+        for marker in failing
+        for row in published_figures(workspace, [marker]).values()
+        if row.status is Status.FAILED and (marker.unit, row.page_id) not in superseded
+    )
+
+
+def copy_rows(workspace: Workspace, key: str, generation: Generation) -> None:
+    """Publish the units of a retry with the rows that it supersedes: none of its pages is failed, and none is read.
+
+    Args:
+        workspace: the workspace.
+        key: key of Extract.
+        generation: the retry.
+    """
+    for unit in units_of(workspace, generation):
+        by = {row.page_id: row.unit for row in unit.repeats}
+        rows: dict[str, PageRecord] = {}
+        for older in dict.fromkeys(by.values()):
+            data = read_data(workspace, standing_marker(workspace, EXTRACT, key, older))
+            found = iter_pages(io.BytesIO(data), images=Images.ALL)
+            rows |= {row.page_id: row for row in found if by.get(row.page_id) == older}
+        copies = [rows[page_id(part.document_id, number)] for part in unit.parts for number in part.pages]
+        summary = pages_summary(unit, copies)
+        extra = summary.extra.model_copy(update={"retries": 0, "sent": None})  # the costs are those of the older rows
+        free = replace(summary, tokens_in=0, tokens_out=0, seconds=0.0, extra=extra)
+        publish(workspace, EXTRACT, key, unit.id, pages_to_parquet(copies), free)

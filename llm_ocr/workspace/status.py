@@ -92,6 +92,7 @@ class RepairStatus:
     kept: int = 0
     equal: int = 0
     given_up: int = 0
+    failed: int = 0
 
     @property
     def better(self) -> int:
@@ -103,13 +104,14 @@ class RepairStatus:
         text = f"repair {self.generation:04d}: {done} read again with {self.repair.text or 'unchanged settings'}"
         given_up = f", {self.given_up:,} given up" if self.given_up else ""
         equal = f"{self.equal:,} equal, " if self.equal else ""
-        return f"{text}: {self.better:,} better, {equal}{self.kept:,} kept{given_up}"
+        failed = f" ({self.failed:,} of them could not be read)" if self.failed else ""
+        return f"{text}: {self.better:,} better, {equal}{self.kept:,} kept{failed}{given_up}"
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         counts = {"pages": self.pages, "read": self.read, "better": self.better, "equal": self.equal, "kept": self.kept}
         named = {"generation": self.generation, "key": self.repair.key, "settings": dict(self.repair.options)}
-        return named | counts | {"given_up": self.given_up}
+        return named | counts | {"given_up": self.given_up, "failed": self.failed}
 
 
 @dataclass(frozen=True, slots=True)

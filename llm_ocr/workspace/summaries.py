@@ -259,13 +259,15 @@ def rank(page: WeakPage) -> tuple[float, str, int]:
 class Again(Totals):
     """Pages that finished units of a retry read again, and pages that were given up before.
 
-    The older row of `kept` pages is effective, or both rows are failed. The rows of `equal` pages are equally good.
+    The older row of `kept` pages is effective, or both rows are failed. The rows of `equal` pages are equally good. The
+    new rows of `failed` pages, which are among those kept, have no text.
     """
 
     read: int = 0
     kept: int = 0
     equal: int = 0
     given_up: int = 0
+    failed: int = 0
 
 
 def read_again(summary: Summary) -> Again:
@@ -275,7 +277,7 @@ def read_again(summary: Summary) -> Again:
     kept, equal, failed = 0, 0, summary.counts.failed
     if found := summary.extra.superseded:
         kept, equal, failed = len(found.kept), found.equal, failed - found.statuses.get(Status.FAILED.value, 0)
-    return Again(summary.counts.expected, kept + failed, equal)
+    return Again(summary.counts.expected, kept + failed, equal, failed=summary.counts.failed)
 
 
 def correction(summary: Summary) -> int:

@@ -33,8 +33,8 @@ COLUMNS = [
     *("extracted_figures", "extracted_figures_metadata", "document_final_markdown", "document_id", "source"),
     *("page_number", "status", "reason", "engine", "blocks", "tokens_in", "tokens_out", "attempts"),
     *("primary_language", "is_rotation_valid", "rotation_correction", "rotation", "is_table", "is_diagram"),
-    *("is_fallback", "quality", "ink", "unread_share", "unsupported_share", "furniture_share", "verified_by"),
-    *("unread", "unsupported"),
+    *("is_fallback", "quality", "invisible_chars", "ink", "unread_share", "unsupported_share", "furniture_share"),
+    *("verified_by", "unread", "unsupported"),
 ]
 Finished = subprocess.CompletedProcess[str]
 

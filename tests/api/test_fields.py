@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from running import FRUGALLY, cli, own_process, said, status_of
 
 import llm_ocr
-from llm_ocr.errors import StageMissing, UsageError
+from llm_ocr.errors import ServerError, StageMissing, UsageError
 from llm_ocr.types import Reason, Status
 from llm_ocr_simulator import running
 
@@ -112,8 +112,10 @@ def test_the_schema_that_was_asked_last_is_current(assembled, tmp_path):
         ("<think>A schema is {...}.</think>", '"1847"', "1847"),
         ("Here it is: ", '"18\\ud83d47"', "18?47"),  # half of a character
         ("", 5000 * "[", None),
+        ("<think>Maybe ", '"1847"', None),
+        ("", '"1847", "value": "1848"', "1847"),
     ],
-    ids=["thoughts", "surrogate", "deep"],
+    ids=["thoughts", "surrogate", "deep", "open", "twice"],
 )
 def test_a_strange_answer_ends_no_run(assembled, tmp_path, before, number, value):
     answer = before + json.dumps({**NOTHING, "number": asked("NUMBER", "1847")}).replace('"NUMBER"', number)
@@ -123,6 +125,7 @@ def test_a_strange_answer_ends_no_run(assembled, tmp_path, before, number, value
         run = read(assembled, started, max_page_attempts=1)
         llm_ocr.export(workspace=assembled, output=tmp_path / "o", format="fields", progress=None)
     assert [row.values.get("number") for row in run.fields()] == [value, value]
+    assert all(row.status is not Status.OK for row in run.fields())
 
 
 def test_long_documents_are_read_in_passages(assembled, tmp_path):
@@ -138,6 +141,15 @@ def test_an_answer_without_the_form_is_repeated_and_then_counted(assembled, tmp_
         assert len(server.log()["requests"]) == 2 * sum(row.passages for row in run.fields())
     assert {(row.status, row.reason) for row in run.fields()} == {(Status.FAILED, Reason.MALFORMED)}
     assert run.status.fields.failed == 2
+
+
+def test_documents_that_a_server_refused_are_asked_again(assembled, tmp_path):
+    with serving(tmp_path, {}, fault={"400": 1.0}) as server, pytest.raises(ServerError, match="none of") as caught:
+        read(assembled, server)
+    assert "run the command again" in caught.value.hint
+    assert llm_ocr.open(assembled).status.fields.ended == 0
+    with serving(tmp_path, {"Quarrel": ANSWER, "[page": NOTHING}) as server:
+        assert read(assembled, server).status.fields.ok == 1
 
 
 def test_equal_lines_and_absent_fields_are_no_loop(assembled, tmp_path):

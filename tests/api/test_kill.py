@@ -102,6 +102,25 @@ def test_killed_runs_lose_nothing_and_redo_no_finished_unit(corpus, undisturbed,
 
 
 @pytest.mark.slow
+def test_killed_retries_of_figures_count_each_figure_once(corpus, tmp_path):
+    workspace = tmp_path / "killed"
+    model = ["--engine", "server", "--model", "qwen3-vl-8b", "--fallback", "none", "--server-url"]
+    with running(served_model_name="qwen3-vl-8b", preset="h100", speed=50, mean_tokens=300) as server:
+        read = ["extract", str(corpus), "-w", str(workspace), "--pages-per-unit", "2", *model, server.url]
+        assert cli(*read, cwd=tmp_path).returncode == 0
+    with running(served_model_name="qwen3-vl-8b", fault={"400": 1.0}) as server:
+        assert cli("run", "-w", workspace, *model, server.url, cwd=tmp_path).returncode == 1
+    refused, pages = llm_ocr.open(workspace).status.figures, texts(workspace)
+    assert refused.failed == refused.expected > 0
+    with running(served_model_name="qwen3-vl-8b", preset="h100", speed=5, mean_tokens=300) as server:
+        kill_often(["repair", "-w", str(workspace), *model, server.url], workspace, 4, 0.5, 4.0)
+    status = llm_ocr.open(workspace).status
+    assert (status.figures.expected, status.figures.ok) == (refused.expected, refused.expected)
+    assert (status.pages.expected, status.pages.failed, status.finished) == (PAGES, 0, True)
+    assert [page for page, _ in texts(workspace)] == [page for page, _ in pages]
+
+
+@pytest.mark.slow
 def test_killed_repairs_lose_nothing_and_count_nothing_twice(corpus, undisturbed, tmp_path):
     workspace = tmp_path / "killed"
     assert cli(*arguments(corpus, workspace), cwd=tmp_path).returncode == 0

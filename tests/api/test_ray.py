@@ -359,6 +359,12 @@ def test_missing_server_ends_the_command_with_its_error(cluster, nodes, document
     assert "`server_url`" in caught.value.hint
 
 
+def test_servers_that_refuse_all_requests_are_an_error(cluster, nodes, documents, tmp_path):
+    with running(fault={"400": 1.0}) as server, pytest.raises(LlmOcrError, match="answered none of"):
+        llm_ocr.extract(documents, workspace=tmp_path / "w", ray=cluster.address, server_url=server.url, **SMALL)
+    assert llm_ocr.open(tmp_path / "w").status.pages.failed == PAGES  # of each worker fewer than end it at once
+
+
 @pytest.mark.parametrize("listener", ["none", "mute", "nonsense"])
 def test_an_unreachable_cluster_is_named_without_a_long_wait(tmp_path, examples, listener):
     with socket.create_server(("127.0.0.1", 0)) as mute:

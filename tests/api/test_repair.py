@@ -89,7 +89,7 @@ def test_bad_pages_are_read_again_better_in_the_same_place(folder):
 
     again = repair(folder, "--below-quality", "0.5", *OCR)
     assert again.returncode == 0, said(again)
-    assert "Nothing to repair" in again.stderr
+    assert "No page to repair" in again.stderr
     assert status_of(folder / "out")["generations"] == 2
 
 
@@ -133,7 +133,18 @@ def test_worse_result_of_a_repair_stays_history(folder):
     assert markdown(folder, "good") == text
     assert rows(folder) == old
     again = repair(folder, "--pages-from", "list.txt", *OCR, "--image-size", "150", "--headers", "keep")
-    assert "Nothing to repair" in again.stderr
+    assert "No page to repair" in again.stderr
+
+
+def test_repair_says_how_many_pages_could_not_be_read(tmp_path):
+    (tmp_path / "good.pdf").write_bytes(bad.text_pdf(*bad.good_pages("good", 1)))
+    assert cli("extract", "good.pdf", "-w", "out", "--engine", "embedded", *FRUGAL, cwd=tmp_path).returncode == 0
+    (old,) = rows(tmp_path)
+    (tmp_path / "good.pdf").unlink()
+    (tmp_path / "list.txt").write_text(f"{old.page_id}\n")
+    done = repair(tmp_path, "--pages-from", "list.txt", *OCR)
+    assert "0 better, 1 kept (1 of them could not be read)" in done.stdout
+    assert rows(tmp_path) == [old]
 
 
 def test_pages_are_named_by_id_by_path_and_as_json(folder, before):
@@ -248,7 +259,7 @@ def test_repair_without_other_settings_retries_failed_pages(tmp_path):
 def test_page_is_not_read_twice_with_unchanged_settings(folder):
     done = repair(folder)
     assert done.returncode == 0, said(done)
-    assert "Nothing to repair" in done.stderr
+    assert "No page to repair" in done.stderr
     assert "--text-layer" in done.stderr
     assert status_of(folder / "out")["generations"] == 1
 

@@ -85,6 +85,7 @@ def test_limits_climb_the_ladder_by_the_evidence_of_ocr(examples, tmp_path):
     row = read(tmp_path, examples, INVENTED, verify="ocr", max_unsupported=0.0)
     assert len(row.attempts) > 1  # the server gives the same answer each time
     assert (row.reason, row.ledger.verified_by) == (Reason.UNSUPPORTED, "ocr")
+    assert row.detail.count("text that nothing on the page supports") == 1
 
 
 def test_failed_ocr_is_no_fault_of_the_page(examples, tmp_path, monkeypatch):

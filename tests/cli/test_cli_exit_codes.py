@@ -49,7 +49,7 @@ def test_the_allowed_share_of_failed_pages_can_be_set(llm_ocr):
 def test_figures_that_failed_are_no_success_of_describe(llm_ocr):
     done = llm_ocr("describe", "-w", "w", stub={"figures": [4, 1, 0, 3]})
     assert done.returncode == 3
-    assert done.stdout.splitlines()[-1] == "4 figures: 1 ok, 3 failed"
+    assert done.stdout.splitlines()[-1] == "4 figures: 1 ok, 3 failed. Retry: llm-ocr retry-failed -w w"
 
 
 def test_one_of_many_workers_ends_by_its_own_pages(llm_ocr):

@@ -55,6 +55,15 @@ def test_reasons_of_degraded_pages_are_not_said_of_failed_ones():
     )
 
 
+def test_pages_of_a_lost_server_need_no_other_model():
+    counts = Counts(100, 92, 8)
+    lost = replace(STATUS, model="deepseek-ocr", pages=counts, reasons={"model lost": 7, "server error": 1})
+    again = "model lost 7, server error 1. Read again when the server answers: llm-ocr repair -w"
+    assert outcome.degraded_text(lost).startswith(again)
+    weak = replace(lost, reasons={"model lost": 7, "unread": 1})
+    assert "Read again with another model" in outcome.degraded_text(weak)
+
+
 def test_degraded_pages_alone_are_no_reason_to_retry():
     status = replace(STATUS, pages=Counts(100, 92, 8), reasons={"script not supported": 8})
     assert outcome.last_line(status, "w") == "92 ok, 8 degraded. Degraded pages: llm-ocr status -w w --worst 20"
@@ -66,7 +75,8 @@ def test_what_other_workers_still_have_to_do_is_said():
 
 def test_failed_figures_are_said_with_their_reasons():
     status = replace(STATUS, figures=Counts(3, 2, 0, 1), figure_reasons={"engine error": 1})
-    assert outcome.figures_line(status) == "3 figures: 2 ok, 1 failed (engine error)"
+    line = "3 figures: 2 ok, 1 failed (engine error). Retry: llm-ocr retry-failed -w w"
+    assert outcome.figures_line(status, "w") == line
 
 
 NOT_DONE = replace(STATUS, pages=Counts(100, 40))

@@ -362,6 +362,9 @@ def test_prompt_in_the_answer_is_left_out():
     prompt = "<|grounding|>Convert the document to markdown."
     assert without_echo(f"<image>\n{prompt}\n# Log", prompt) == "\n# Log"
     assert without_echo("Convert the document to markdown.\n# Log", prompt) == "\n# Log"
+    assert (
+        without_echo("Describe the figure.\n\nA lamp.", "Describe the figure.\n\nIts caption: Fig. 2") == "\n\nA lamp."
+    )
     assert without_echo("OCR: the name of a shop", "OCR:") == "OCR: the name of a shop"
 
 

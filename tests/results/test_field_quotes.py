@@ -33,7 +33,7 @@ def page(*texts, number=1, boxes=(LEFT, RIGHT), unsupported=(), status=Status.OK
 
 def found(quote, *pages):
     (passage,) = passages("doc", pages, 10_000)
-    return passage.located({"n": Found("x", quote)})["n"]
+    return passage.located({"n": Found("x", quote, named=True)})["n"]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,31 @@ def test_a_quote_stands_in_text_with_other_spaces_and_marks(quote):
 def test_other_words_and_parts_of_words_are_no_quote(quote):
     place = found(quote, page("The invoice number 1847"))
     assert (place.value, place.quoted, place.page, place.box) == ("x", False, None, None)
+
+
+@pytest.mark.parametrize(
+    ("quote", "value", "quoted"),
+    [
+        ("Total 1234.50", 1234.5, True),
+        ("Total 1234.50", 1243.5, False),
+        ("Total 12.34.50", 12.345, False),  # the marks of the page count, not those of the quote
+        ("Total", 1234.5, False),
+        ("Balance 12", -12.5, True),  # the number continues after the quote, and has a sign before it
+        ("Balance 12", 12, False),
+        ("Finch and Quarrel", "Finch and Quarrel", True),
+    ],
+)
+def test_the_text_of_the_page_states_the_value(quote, value, quoted):
+    pages = page("Total 1,234.50", "Balance -12.50 of Finch"), page("and Quarrel", number=2)
+    (passage,) = passages("doc", pages, 10_000)
+    assert passage.located(Found(value, quote)).quoted is quoted
+
+
+def test_values_that_the_schema_names_have_other_words():
+    schema = {"type": "object", "properties": {"s": {"anyOf": [{"enum": ["paid"]}, {"type": "null"}]}}}
+    (passage,) = passages("doc", [page("Settled in full")], 10_000)
+    tree = read_schema(schema).read({"s": {"quote": "Settled in full", "value": "paid"}}, [])
+    assert passage.located(tree)["s"].quoted
 
 
 def test_a_quote_in_two_blocks_has_the_box_of_both():

@@ -253,9 +253,9 @@ def test_images_decode_and_figures_carry_their_metadata(load):
 
 def test_the_ledger_is_in_the_dataset(load):
     ledger = Ledger(0.25, 0.03, 0.2, 0.1, (Box(0.1, 0.8, 0.9, 0.9),), (Span(1, 4, 9),), "layer")
-    row, without = load({"a": dataset_to_parquet([good(1, ledger=ledger), good(2)])})["train"]
+    row, without = load({"a": dataset_to_parquet([good(1, ledger=ledger, invisible_chars=16), good(2)])})["train"]
     assert (row["ink"], row["unread_share"], row["unsupported_share"], row["furniture_share"]) == (0.25, 0.03, 0.2, 0.1)
-    assert row["verified_by"] == "layer"
+    assert (row["invisible_chars"], without["invisible_chars"], row["verified_by"]) == (16, 0, "layer")
     assert row["unread"] == [{"x0": 0.1, "y0": 0.8, "x1": 0.9, "y1": 0.9}]
     assert row["unsupported"] == [{"block": 1, "start": 4, "end": 9}]
     assert (without["ink"], without["verified_by"], without["unread"], without["unsupported"]) == (None, None, [], [])

@@ -347,7 +347,7 @@ class ServerPool:
         return ServerError(
             f"{self._refusal}; the server answered none of {plural(self._refused, 'request')}",
             hint="Correct the setting that the server names, or its own options. `llm-ocr repair` then reads the pages "
-            "again that it refused.",
+            "and figures again that it refused.",
         )
 
     def hold(self) -> None:

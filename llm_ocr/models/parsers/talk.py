@@ -138,11 +138,17 @@ _SHORTEST_PROMPT = 8  # characters: "OCR:" may be text of a page
 
 
 def without_echo(text: str, prompt: str) -> str:
-    """Return an answer without the prompt at its beginning, with or without tokens such as `<image>`."""
-    for before, words in ((False, prompt.strip()), (True, prompt[_end(_TOKENS, prompt) :].strip())):
-        start = _end(_TOKENS, text) if before else len(text) - len(text.lstrip())
-        if len(words) >= _SHORTEST_PROMPT and text.startswith(words, start):
-            return text[start + len(words) :]
+    """Return an answer without the prompt at its beginning, with or without tokens such as `<image>`.
+
+    The answer may repeat the first paragraphs of the prompt alone.
+    """
+    paragraphs = prompt.strip().split("\n\n")
+    for count in range(len(paragraphs), 0, -1):
+        part = "\n\n".join(paragraphs[:count])
+        for before, words in ((False, part), (True, part[_end(_TOKENS, part) :].strip())):
+            start = _end(_TOKENS, text) if before else len(text) - len(text.lstrip())
+            if len(words) >= _SHORTEST_PROMPT and text.startswith(words, start):
+                return text[start + len(words) :]
     return text
 
 

@@ -276,6 +276,7 @@ def rated(
     if found is None:
         return attempt, quality, ledger
     reason, what = found
-    details = (attempt.detail, what, _OTHER_WAYS[attempt.source])
+    named = what in attempt.detail  # by `judge`, if the user set the limit
+    details = (attempt.detail, "" if named else what, _OTHER_WAYS[attempt.source])
     detail = "; ".join(filter(None, details))
     return replace(attempt, status=Status.DEGRADED, reason=reason, detail=detail), quality, ledger

@@ -5,6 +5,7 @@ import contextlib
 import io
 import secrets
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 import google.auth
 import google_crc32c
 from google.api_core.exceptions import NotFound, PreconditionFailed, RequestRangeNotSatisfiable
+from google.api_core.retry import Retry
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from google.cloud.storage.exceptions import DataCorruption
@@ -31,6 +33,7 @@ from llm_ocr.storage.gcs.errors import QUOTA_PROJECT, SDK_ERRORS, Context, may_h
 from llm_ocr.storage.local import replacing
 from llm_ocr.storage.local import translated as translated_here
 from llm_ocr.storage.names import PROBES
+from llm_ocr.storage.waiting import NOTICES
 
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
 
@@ -70,7 +73,15 @@ class Connection:
     @property
     def call(self) -> dict[str, Any]:
         """Keyword arguments of every call that is safe to repeat."""
-        retry = DEFAULT_RETRY.with_timeout(self.limits.total).with_delay(self.limits.pause, 16.0, 2.0)
+        began = time.monotonic()
+
+        def on_error(error: Exception) -> None:
+            said = said_by(error)
+            why = said.message or f"status {said.status}"
+            text = f"{self.context.url}: {why}; trying again for {self.limits.total:.0f} s at most"
+            NOTICES.tell(text, time.monotonic() - began)
+
+        retry = Retry(DEFAULT_RETRY._predicate, self.limits.pause, 16.0, 2.0, self.limits.total, on_error)
         return {"retry": retry, "timeout": self.limits.timeout}
 
     def hurried(self) -> "Connection":

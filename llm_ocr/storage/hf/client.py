@@ -17,6 +17,7 @@ from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
 from llm_ocr.storage.local import storage_error
 from llm_ocr.storage.names import TEMPORARY, check_key, folder_of
+from llm_ocr.storage.waiting import NOTICES
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -73,6 +74,7 @@ class RetryPolicy:
                 waited += seconds
                 if not error.retryable or tried >= self.tries or waited > self.limit:
                     raise
+                NOTICES.tell(f"{str(error).splitlines()[0]}; trying again in {seconds:.0f} s", seconds)
                 pause(seconds)
 
 

@@ -12,6 +12,7 @@ from llm_ocr.errors import StorageError, UsageError
 from llm_ocr.storage import DEFAULT_OPTIONS, StoreOptions
 from llm_ocr.storage.names import BucketPlace, checked_prefix, split_bucket
 from llm_ocr.storage.s3.errors import Context, translated
+from llm_ocr.storage.waiting import NOTICES
 
 #: Looser than Amazon's rule (3 to 63 lowercase characters): other services allow more.
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
@@ -121,7 +122,10 @@ def set_retries(client: Any, retries: int) -> None:
         first, least = (
             (_FIRST_THROTTLED, 0.0) if throttled else (_FIRST, 0.5)
         )  # throttled clients spread out, as in botocore
-        return float(min(first * 2 ** (attempts - 1), _LONGEST) * random.uniform(least, 1.0))
+        seconds = float(min(first * 2 ** (attempts - 1), _LONGEST) * random.uniform(least, 1.0))
+        why = caught_exception if response is None else f"status {status}"
+        NOTICES.tell(f"{client.meta.endpoint_url}: {why}; trying again in {seconds:.0f} s", seconds)
+        return seconds
 
     client.meta.events.register_first("needs-retry.s3", needs_retry, unique_id="llm-ocr-retries")
 

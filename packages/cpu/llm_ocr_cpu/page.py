@@ -51,7 +51,8 @@ def _with_hidden(attempt: Attempt, content: PageContent | None) -> Attempt:
     if content is None or not content.invisible:
         return attempt
     kept = content.with_invisible and attempt.source == "text-layer"
-    invisible = f"{content.invisible:,} invisible characters of the text layer were {'kept' if kept else 'left out'}"
+    used = ", of which those on the page were kept" if kept else " were left out"
+    invisible = f"{content.invisible:,} invisible characters of the text layer{used}"
     return replace(attempt, detail="; ".join(filter(None, (attempt.detail, invisible))))
 
 
@@ -192,7 +193,7 @@ def _reread(page: Page, content: PageContent, recogniser: GetRecogniser, *, prob
 
     if not available():
         return content
-    fonts: tuple[int, ...] = ()
+    fonts: dict[int, bool] = {}
     if not is_scan(content):
         content = with_doubtful_signs(content)
         fonts = fonts_to_check(content, probed=probed)

@@ -27,8 +27,13 @@ if TYPE_CHECKING:
 
 #: Minimum share of the page, and largest number of pictures on a page; more are parts of one picture.
 _LEAST, _MOST_PICTURES = 0.015, 12
-#: Difference of ink from the paper in one channel, and least brightness of paper.
-_INK, _PAPER = 40, 160
+#: Difference of ink from the ground in one channel; side of the square whose median is the ground, in 1/1540 of the
+#: page's longest side: letters fill less than half of it, and rows of a table more.
+_INK, _GROUND = 40, 32
+#: Interval of the pixels and rows whose median is taken.
+_SPARSE = 4
+#: Difference of the grounds near a pixel up to which they are one, and least share of such pixels: photos have fewer.
+_EVEN, _MOSTLY_EVEN = 24, 0.5
 #: Range of a word's height, and side of a square of ink that is too large for a letter, in 1/1540 of the page's longest
 #: side; largest share of such squares.
 _LOW, _HIGH, _SOLID, _MOST_SOLID = 5, 45, 26, 0.02
@@ -46,7 +51,7 @@ _IN_TABLES, _IN_TEXT = 0.6, 0.7
 
 
 def text_pictures(image: EncodedImage, content: PageContent) -> list[Box]:
-    """Return the boxes of pictures whose pixels look like dark text on plain paper; takes 10 ms with pictures."""
+    """Return the boxes of pictures whose pixels look like text on even ground; takes 30 ms with pictures."""
     page = content.width * content.height
     boxes = [raster.box for raster in content.rasters if _LEAST * page < raster.box.area < SCAN * page]
     boxes = [box for box in boxes if not _is_used(box, content)]
@@ -81,7 +86,9 @@ def read_pictures(image: "Pixels", content: PageContent, boxes: Sequence[Box], p
         shown = _only(image, [area])
         objects = scan_objects(shown, lines)
         rules = [path for path in objects.paths if path.segments <= 5]  # not the drawings
-        if objects.rasters or not _is_explained(shown, area, lines, rules):
+        # The ground of lines may be a picture to `scan_objects`; one without lines is a shape.
+        has_shapes = any(not any(_is_inside(line.box, raster.box) for line in lines) for raster in objects.rasters)
+        if has_shapes or not _is_explained(shown, area, lines, rules):
             continue
         found = scaled_lines(lines, 1 / across, 1 / down)
         paths = tuple(replace(path, box=path.box.scaled(1 / across, 1 / down)) for path in rules)
@@ -90,6 +97,8 @@ def read_pictures(image: "Pixels", content: PageContent, boxes: Sequence[Box], p
         if in_tables > _IN_TABLES * len(found) or _is_running_text(found, box):
             rasters = tuple(raster for raster in content.rasters if raster.box != box)
             content = replace(content, lines=content.lines + found, rasters=rasters, paths=content.paths + paths)
+        else:  # labels of a drawing, or a letterhead
+            content = replace(content, lines=content.lines + found)
     return content
 
 
@@ -157,20 +166,38 @@ def _only(image: "Pixels", areas: Sequence[Box]) -> "Pixels":
     return shown
 
 
-def _ink(pixels: "Pixels") -> npt.NDArray[np.uint8]:
-    """Return 1 for pixels that differ from the paper, the most frequent color; 1 everywhere on dark paper."""
-    paper = [int(np.bincount(channel.ravel(), minlength=256).argmax()) for channel in np.moveaxis(pixels, 2, 0)]
-    ink: npt.NDArray[np.int16] = np.abs(pixels.astype(np.int16) - paper).max(axis=2)
-    return (ink > (_INK if min(paper) > _PAPER else -1)).astype(np.uint8)
+def _grounds(pixels: "Pixels", unit: float) -> tuple["Pixels", "Pixels"]:
+    """Return the darkest and the brightest ground near each pixel; they differ at the edge between two grounds."""
+    import cv2
+
+    few = np.ascontiguousarray(pixels[::_SPARSE, ::_SPARSE])
+    ground = cv2.medianBlur(few, 2 * round(_GROUND * unit / _SPARSE / 2) + 1)
+    size, near = (pixels.shape[1], pixels.shape[0]), np.ones((3, 3), np.uint8)
+    low, high = (
+        cv2.resize(side(ground, near), size, interpolation=cv2.INTER_NEAREST) for side in (cv2.erode, cv2.dilate)
+    )
+    return low, high
+
+
+def _ink(pixels: "Pixels", low: "Pixels", high: "Pixels") -> npt.NDArray[np.uint8]:
+    """Return 1 for pixels that differ from the grounds near them, such as letters on colored or dark rows."""
+    import cv2
+
+    beyond = cv2.max(cv2.subtract(low, pixels), cv2.subtract(pixels, high))
+    ink: npt.NDArray[np.uint8] = (beyond.max(axis=2) > _INK).astype(np.uint8)
+    return ink
 
 
 def _looks_like_text(pixels: "Pixels", unit: float) -> bool:
-    """Return whether nearly all ink is words and rules, without solid areas."""
+    """Return whether nearly all ink is words and rules on even grounds, without solid areas."""
     import cv2
 
     if min(pixels.shape[:2]) < 2 * _LOW:
         return False
-    ink = _ink(pixels)
+    low, high = _grounds(pixels, unit)
+    if (cv2.subtract(high, low).max(axis=2) <= _EVEN).mean() < _MOSTLY_EVEN:
+        return False
+    ink = _ink(pixels, low, high)
     solid = np.ones((round(_SOLID * unit), round(_SOLID * unit)), np.uint8)
     if cv2.morphologyEx(ink, cv2.MORPH_OPEN, solid).mean() > _MOST_SOLID:
         return False
@@ -192,7 +219,8 @@ def _is_explained(shown: "Pixels", area: Box, lines: Sequence[Line], rules: Sequ
     if not letters or sum(line.confidence * len(line.text) for line in lines) < _SURE * letters:
         return False
     ink = np.zeros(shown.shape[:2], np.uint8)
-    _cut(ink, area)[:] = _ink(_cut(shown, area))
+    picture, unit = _cut(shown, area), max(shown.shape[:2]) / 1540
+    _cut(ink, area)[:] = _ink(picture, *_grounds(picture, unit))
     total = ink.sum()
     largest = _LARGEST_LEFT * median(line.box.height for line in lines)
     known = [line.box.grown(0.15 * line.box.height) for line in lines]
@@ -201,11 +229,15 @@ def _is_explained(shown: "Pixels", area: Box, lines: Sequence[Line], rules: Sequ
         _cut(ink, box)[:] = 0
     _, _, stats, _ = cv2.connectedComponentsWithStats(ink)
     marks = stats[1:, [cv2.CC_STAT_WIDTH, cv2.CC_STAT_HEIGHT]]
-    return bool(ink.sum() < _MOST_LEFT * total) and not (marks > largest).any()
+    drawn = (marks.max(axis=1) > largest) & (marks.min(axis=1) > _LOW * unit)  # not the side of a frame
+    return bool(ink.sum() < _MOST_LEFT * total) and not drawn.any()
 
 
 def _is_running_text(lines: Sequence[Line], box: Box) -> bool:
-    """Return whether most of the text is several lines of words across the picture."""
+    """Return whether most of the text is a listing, or several lines of words across the picture."""
+    mono = [line for line in lines if line.mono]
+    if len(mono) >= 3 and sum(len(line.text) for line in mono) > _IN_TEXT * sum(len(line.text) for line in lines):
+        return True
     wide = [line for line in lines if line.box.width > 0.5 * box.width and len(line.words) >= 4]
     wide = [line for line in wide if 2 * sum(map(str.isalpha, line.text)) > len(line.text)]  # no labels of an axis
     return len(wide) >= 3 and sum(len(line.text) for line in wide) > _IN_TEXT * sum(len(line.text) for line in lines)

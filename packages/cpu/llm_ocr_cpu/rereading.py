@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -65,15 +65,19 @@ def with_doubtful_signs(content: PageContent) -> PageContent:
     return _changed(content, lambda line, word: word if line.mono else marked(word))
 
 
-def fonts_to_check(content: PageContent, *, probed: bool) -> tuple[int, ...]:
-    """Return the fonts whose words are to be compared with the image.
+def fonts_to_check(content: PageContent, *, probed: bool) -> dict[int, bool]:
+    """Return the fonts whose words are to be compared with the image, and whether only those with digits are.
 
-    On a page that is probed, these are the most frequent fonts. On other pages, they are fonts with letters of no
-    language, and fonts for numbers or signs alone.
+    On a page that is probed, these are the most frequent fonts. On other pages, the words without digits are compared
+    of fonts with letters of no language, and of fonts for numbers or signs alone: those words show a wrong font, but no
+    number does.
     """
     joined = {font: "".join(words) for font, words in _texts_of_fonts(content).items()}
-    fonts = sorted(joined, key=lambda font: -len(joined[font]))
-    return tuple([font for font in fonts if probed or _is_doubtful(joined[font])][:_FONTS])
+    whole = [font for font, text in joined.items() if probed or _is_doubtful(text)]
+    whole = sorted(whole, key=lambda font: -len(joined[font]))[:_FONTS]
+    counts = {font: sum(map(str.isdigit, text)) for font, text in joined.items()}
+    numbers = sorted((font for font in counts if counts[font] >= _LEAST_IN_ALL), key=lambda font: -counts[font])
+    return dict.fromkeys(numbers[:_FONTS], True) | dict.fromkeys(whole, False)
 
 
 def _texts_of_fonts(content: PageContent) -> dict[int, list[str]]:
@@ -96,7 +100,7 @@ def _has_digits(text: str) -> bool:
 
 
 def with_lies_marked(
-    image: "Pixels", content: PageContent, reader: "Reader", fonts: Collection[int]
+    image: "Pixels", content: PageContent, reader: "Reader", fonts: Mapping[int, bool]
 ) -> tuple[PageContent, frozenset[tuple[int, bool]]]:
     """Return the content with all words doubtful whose font names its glyphs wrongly, and these fonts.
 
@@ -104,9 +108,9 @@ def with_lies_marked(
     """
     texts = _texts_of_fonts(content)
     lying: set[tuple[int, bool]] = set()
-    for font in fonts:
+    for font, numbers_only in fonts.items():
         odd = has_odd_letters("".join(texts[font]))
-        if _lies(image, content, reader, font, digits=False, odd=odd):
+        if not numbers_only and _lies(image, content, reader, font, digits=False, odd=odd):
             lying |= {(font, False), (font, True)}
         elif _lies(image, content, reader, font, digits=True, odd=odd):
             lying.add((font, True))
@@ -175,7 +179,7 @@ def doubtful_words(content: PageContent) -> list[tuple[int, int]]:
     ]
 
 
-def reread(image: "Pixels", content: PageContent, reader: "Reader", fonts: Collection[int] = ()) -> PageContent:
+def reread(image: "Pixels", content: PageContent, reader: "Reader", fonts: Mapping[int, bool]) -> PageContent:
     """Return the content with the readings of doubtful words; a word without a fitting reading stays as it is.
 
     A word that occurs several times is read once. Without a reading, a word of a wrong font becomes `UNKNOWN`.
@@ -184,7 +188,7 @@ def reread(image: "Pixels", content: PageContent, reader: "Reader", fonts: Colle
         image: Whole page, height x width x 3, RGB.
         content: Content with the text layer.
         reader: Line recognizer.
-        fonts: Fonts of which some words are compared with the image first.
+        fonts: Fonts of which some words are compared with the image first; see `fonts_to_check`.
     """
     content, lying = with_lies_marked(image, content, reader, fonts)
     lines = list(content.lines)

@@ -105,6 +105,54 @@ def test_a_picture_of_a_table_becomes_a_table_at_its_place():
 
 
 @needs_ocr
+def test_a_picture_of_a_striped_table_becomes_a_table():
+    def stripes(canvas):
+        for row in range(6):
+            color = (0.15, 0.25, 0.45) if row == 0 else (0.88, 0.91, 0.96) if row % 2 else (1, 1, 1)
+            canvas.setFillColorRGB(*color)
+            canvas.rect(0, 105 - 20 * row, WIDTH, 20, fill=1, stroke=0)
+        canvas.setFillColorRGB(1, 1, 1)
+        for column, text in enumerate(ROWS[0]):
+            canvas.drawString(10 + 110 * column, 110, text)
+        canvas.setFillColorRGB(0, 0, 0)
+        for row, texts in enumerate(ROWS[1:], 1):
+            for column, text in enumerate(texts):
+                canvas.drawString(10 + 110 * column, 110 - 20 * row, text)
+
+    attempt, _ = read(drawing(decorate=stripes))
+    assert kinds(attempt) == [BlockKind.TEXT, BlockKind.TABLE]
+    assert all(cell in attempt.blocks[-1].text for row in ROWS for cell in row)
+
+
+@needs_ocr
+@pytest.mark.parametrize("ground", [(0.1, 0.12, 0.2), (0.98, 0.92, 0.7)], ids=["dark", "yellow"])
+def test_a_picture_of_text_on_colored_ground_becomes_text(ground):
+    def notice(canvas):
+        canvas.setFillColorRGB(*ground)
+        canvas.rect(0, 0, WIDTH, HEIGHT, fill=1, stroke=0)
+        canvas.setFillColorRGB(*(1 - value for value in ground))
+        for row, text in enumerate(PROSE[:5]):
+            canvas.drawString(8, 110 - 16 * row, text)
+
+    attempt, _ = read(drawing(decorate=notice))
+    assert set(kinds(attempt)) == {BlockKind.TEXT}
+    assert " ".join(PROSE[:5]) in attempt.blocks[-1].text
+
+
+@needs_ocr
+def test_labels_in_a_picture_of_boxes_stay_inside_of_the_figure():
+    def boxes(canvas):
+        for row in range(3):
+            canvas.rect(40, 92 - 40 * row, 200, 30, fill=0)
+
+    steps = ["Skipper signs the list", "Office checks the fee", "Boat leaves the quay"]
+    labels = [(text, 60, 103 - 40 * row, 11, "Helvetica") for row, text in enumerate(steps)]
+    attempt, _ = read(drawing(*labels, decorate=boxes))
+    assert kinds(attempt) == [BlockKind.TEXT, BlockKind.FIGURE]
+    assert attempt.blocks[-1].inside.split("\n") == steps
+
+
+@needs_ocr
 def test_a_picture_of_running_text_becomes_text():
     attempt, _ = read(note())
     assert set(kinds(attempt)) == {BlockKind.TEXT}

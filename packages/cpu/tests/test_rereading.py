@@ -50,7 +50,7 @@ def test_words_with_unknown_glyphs_are_read_from_the_image():
     torn = (Word("de\ufffdned", second.words[0].box, (2,)), second.words[1])
     first = replace(first, words=broken, text="a share of !20% in all")
     second = replace(second, words=torn, text="de\ufffdned x", scripts=(Script(7, 8),))
-    read = recogniser().reread(pixels(pdf), replace(layer, lines=(first, second)))
+    read = recogniser().reread(pixels(pdf), replace(layer, lines=(first, second)), {})
     assert [line.text for line in read.lines] == ["a share of <20% in all", "defined x"]
     assert read.lines[1].scripts == (Script(8, 9),)
     assert doubtful_words(read) == []
@@ -70,7 +70,7 @@ def test_a_word_that_occurs_again_is_read_once():
     word = Word("spee\ufffdh", BOX, (4,))
     lines = tuple(Line("spee\ufffdh", BOX, 10.0, (word,)) for _ in range(200))
     reader = Reader()
-    read = reread(np.zeros((400, 300, 3), np.uint8), PageContent(300, 400, lines), reader)
+    read = reread(np.zeros((400, 300, 3), np.uint8), PageContent(300, 400, lines), reader, {})
     assert {line.text for line in read.lines} == {"speech"}
     assert reader.readings == 1
 
@@ -103,8 +103,8 @@ def test_words_of_a_font_that_lies_are_read_from_the_image(words):
 def test_later_pages_compare_only_fonts_without_a_language():
     words = [Word(text, BOX, font=1 + at % 2) for at, text in enumerate(["harbour", "QVSQPTF"] * 5)]
     layer = PageContent(300, 400, (Line(" ".join(word.text for word in words), BOX, 10.0, tuple(words)),))
-    assert fonts_to_check(layer, probed=False) == (2,)
-    assert set(fonts_to_check(layer, probed=True)) == {1, 2}
+    assert fonts_to_check(layer, probed=False) == {2: False}
+    assert fonts_to_check(layer, probed=True) == {1: False, 2: False}
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,15 @@ def test_later_pages_compare_only_fonts_without_a_language():
         (["4821.50", "917.36"], True),
         (["&*$#!'", "+#)!%("], True),
         (["Äîãîâîð", "àðåíäû", "ïðè÷àëà", "è", "ëîäêè"], True),
-        (["harbour", "4821.50", "opens"], False),
+        (["harbour", "4821.50", "opens"], "numbers"),
+        (["harbour", "4", "opens"], False),
         (["......", "......"], False),
     ],
 )
 def test_later_pages_compare_fonts_of_numbers_signs_and_accents(words, checked):
     line = Line(" ".join(words), BOX, 10.0, tuple(Word(word, BOX, font=1) for word in words))
-    assert fonts_to_check(PageContent(300, 400, (line,)), probed=False) == ((1,) if checked else ())
+    fonts = fonts_to_check(PageContent(300, 400, (line,)), probed=False)
+    assert fonts == ({1: checked == "numbers"} if checked else {})
 
 
 @needs_ocr
@@ -130,7 +132,8 @@ def test_later_pages_compare_fonts_of_numbers_signs_and_accents(words, checked):
         ("The boats pay 48 and 21 for 50 nights", {"48": "71", "21": "54", "50": "83"}),
     ],
 )
-def test_wrong_digits_of_a_font_with_true_letters_are_read(words, wrong):
+@pytest.mark.parametrize("probed", [True, False])
+def test_wrong_digits_of_a_font_with_true_letters_are_read(words, wrong, probed):
     pdf = page(*prose(), (words, 40, 280, 14, "Helvetica-Bold"))
     layer = content(pdf)
     lines = tuple(
@@ -139,7 +142,7 @@ def test_wrong_digits_of_a_font_with_true_letters_are_read(words, wrong):
         for words in [tuple(replace(word, text=wrong.get(word.text, word.text)) for word in line.words)]
     )
     lying = replace(layer, lines=lines)
-    read = recogniser().reread(pixels(pdf), lying, fonts_to_check(lying, probed=True))
+    read = recogniser().reread(pixels(pdf), lying, fonts_to_check(lying, probed=probed))
     assert {line.text for line in read.lines} == {line.text for line in layer.lines}
 
 
@@ -152,7 +155,7 @@ def test_font_of_no_language_that_ocr_reads_otherwise_is_unknown():
 
     words = [Word(text, BOX, font=1) for text in ["QVSQPTF", "XWZQVK", "KQXJVZW", "PQ"]]
     layer = PageContent(300, 400, (Line(" ".join(word.text for word in words), BOX, 10.0, tuple(words)),))
-    read = reread(np.zeros((800, 600, 3), np.uint8), layer, Reader(), (1,))
+    read = reread(np.zeros((800, 600, 3), np.uint8), layer, Reader(), {1: False})
     assert set(read.lines[0].text) == {"\ufffd", " "}
 
 

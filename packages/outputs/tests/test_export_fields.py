@@ -27,7 +27,7 @@ ANSWER = {
     "title": {"quote": "Page 1 of", "value": "=1+1"},
     "pages": {"quote": "not there", "value": -3},
     "by": {"name": {"quote": "", "value": None}},
-    "words": [{"quote": "Page 2", "value": "a, b"}],
+    "words": [{"quote": "Page 2", "value": "Page, 2"}],
 }
 
 
@@ -47,7 +47,7 @@ def test_all_three_forms_have_every_document(found, tmp_path):
     documents = [json.loads(line) for line in lines.open()]
     assert [one["status"] for one in documents] == 4 * ["degraded"] + ["failed", "degraded"]
     first = documents[0]
-    assert first["values"] == {"title": "=1+1", "pages": -3, "words": ["a, b"]}
+    assert first["values"] == {"title": "=1+1", "pages": -3, "words": ["Page, 2"]}
     assert [(one["path"], one["quoted"], one["page"]) for one in first["fields"]] == [
         ("title", True, 1),
         ("pages", False, None),
@@ -56,13 +56,13 @@ def test_all_three_forms_have_every_document(found, tmp_path):
     rows = pyarrow.parquet.read_table(table).to_pylist()
     assert [row["document_id"] for row in rows] == [one["document_id"] for one in documents]
     assert [json.loads(row["values"]) for row in rows] == [one["values"] for one in documents]
-    assert json.loads(rows[0]["fields"][2]["value"]) == "a, b"
+    assert json.loads(rows[0]["fields"][2]["value"]) == "Page, 2"
     wide = list(csv.DictReader(cells.open(encoding="utf-8", newline="")))
     assert list(wide[0]) == [
         *("document_id", "source", "status", "reason", "not_quoted", "title", "pages", "by.name", "words")
     ]
     assert [wide[0][name] for name in ("title", "pages", "by.name", "words", "not_quoted")] == [
-        *("'=1+1", "-3", "", '["a, b"]', "pages")
+        *("'=1+1", "-3", "", '["Page, 2"]', "pages")
     ]
     again = llm_ocr.export(workspace=found, output=tmp_path / "o", format="fields", progress=None)
     assert again.written == 0

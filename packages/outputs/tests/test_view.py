@@ -60,7 +60,9 @@ def page(name: str, number: int) -> Wanted:
         blocks = ((BlockKind.LIST_ITEM, lines[0]), *((BlockKind.TEXT, line) for line in lines[1:]))
         spans = (Span(0, 0, 8), Span(1, 8, 21), Span(1, lines[1].index("31"), lines[1].index(".")), Span(2, 5, 7))
         ledger = Ledger(0.06, 0.031, 0.25, 0.1, (Box(0.1, 0.8, 0.5, 0.82), Box(0.1, 0.9, 0.5, 0.92)), spans, "layer")
-        return Wanted(blocks, Status.DEGRADED, Reason.UNREAD, "3.1 % of the ink", 0.97, ledger=ledger)
+        return Wanted(
+            blocks, Status.DEGRADED, Reason.UNREAD, "3.1 % of the ink", 0.97, ledger=ledger, invisible_chars=16
+        )
     return text(f"Page {number} of {name}", "Café 文書管理 word" + str(number), quality=0.99 - 0.01 * number)
 
 
@@ -226,7 +228,7 @@ def test_unread_ink_and_unsupported_text_are_shown(home, site):
     home.press("i")
     details = " ".join(home.texts(".details")[0].split())
     assert "unread ink 3.1 % unsupported text 25.0 %" in details
-    assert "compared with the ink and the text layer" in details
+    assert "invisible text 16 characters compared with the ink and the text layer" in details
     home.press("i")
     assert home.log == []
 

@@ -44,6 +44,7 @@ class Wanted:
     figure: str = ""  # description of a figure at the end of the page
     engine: str = "deepseek-ocr"
     ledger: Ledger | None = None
+    invisible_chars: int = 0
 
 
 def text(*lines: str, **more) -> Wanted:
@@ -95,6 +96,7 @@ def record(part: DocumentPart, number: int, index: int, wanted: Wanted) -> tuple
         tokens_out=50,
         quality=wanted.quality,
         ledger=wanted.ledger,
+        invisible_chars=wanted.invisible_chars,
     ), described
 
 

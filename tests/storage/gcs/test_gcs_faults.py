@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
+from llm_ocr.storage import waiting
+from llm_ocr.storage.gcs import store as store_module
 from llm_ocr.storage.gcs.store import Content
 from tests.fakes.gcs import Fault, How, When
 
@@ -141,6 +143,17 @@ def test_one_write_a_second_is_waited_for(gcs, gcs_store, monkeypatch):
     version = gcs_store.swap("k", b"2", version)
     assert gcs_store.fetch("k") == (b"2", version)
     assert gcs.requests["write"] == 4  # the swap at 0.4, 0.8 and 1.2 seconds
+
+
+def test_long_wait_for_google_is_a_warning(gcs, open_gcs, monkeypatch, caplog):
+    monkeypatch.setattr(waiting, "_LONG", 0.3)
+    monkeypatch.setattr(store_module, "NOTICES", waiting.Notices())
+    gcs.faults.add(Fault(operation="write", status=429, reason="rateLimitExceeded", message="Slow down."))
+    store = open_gcs(total=2.0)
+    with pytest.raises(StorageError, match="too many requests after all retries"):
+        store.put("k", b"")
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert store.url in warning and "Slow down" in warning and "trying again for 2 s at most" in warning
 
 
 def test_throttling_that_does_not_end_is_said(gcs, open_gcs):

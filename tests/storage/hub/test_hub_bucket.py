@@ -3,6 +3,8 @@
 import pytest
 
 from llm_ocr.errors import ObjectExists, StorageError
+from llm_ocr.storage import waiting
+from llm_ocr.storage.hf import client
 from tests.fakes.hub import Fault, How
 
 
@@ -44,6 +46,18 @@ def test_a_hub_that_stays_away_is_an_error_that_may_pass(making, store):
     assert caught.value.retryable
     making.hub().faults.clear()
     assert store.stat("k") is None
+
+
+def test_long_pause_for_the_hub_is_a_warning(making, store, monkeypatch, caplog):
+    monkeypatch.setattr(waiting, "_LONG", 1.0)
+    monkeypatch.setattr(client, "NOTICES", waiting.Notices())
+    pauses: list[float] = []
+    store.put("k", b"data")
+    making.hub().faults.add(Fault(status=429, times=2, headers={"Retry-After": "2"}))
+    monkeypatch.setattr(store._client, "_pause", pauses.append)
+    assert store.get("k") == b"data"
+    (warning,) = [record.getMessage() for record in caplog.records if record.name.startswith("llm_ocr")]
+    assert (len(pauses), store.url in warning, "exceeded (injected); trying again in 2 s" in warning) == (2, True, True)
 
 
 def test_a_file_that_the_hub_refuses_is_named(making, store):

@@ -222,11 +222,13 @@ def test_commit_quota_wait_lasts_as_long_as_the_hub_requests(making, place, othe
     monkeypatch.setattr("llm_ocr.storage.hf.client.random.uniform", lambda low, high: low)
     retries = making.RetryPolicy(tries=2, first=0.0, longest=0.0, limit=4000.0)
     client = making.store_at(place)._client
-    making.hub().state.quota.per_hour = making.hub().state.quota.made()
 
-    def make() -> None:
+    def make(data: bytes = b"1") -> None:
         with client.doing("write"):
-            client.api.upload_file(path_or_fileobj=b"1", path_in_repo="k", repo_id=place.id, repo_type="dataset")
+            client.api.upload_file(path_or_fileobj=data, path_in_repo="k", repo_id=place.id, repo_type="dataset")
+
+    make(b"0")
+    making.hub().state.quota.per_hour = making.hub().state.quota.made()
 
     def pause(seconds: float) -> None:
         waits.append(seconds)

@@ -7,7 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from llm_ocr.errors import ObjectNotFound, StorageError
+from llm_ocr.storage.s3 import client
 from llm_ocr.storage.s3.client import Place
+from llm_ocr.storage.waiting import Notices
 from tests.storage.s3 import making
 
 
@@ -22,6 +24,19 @@ def test_a_service_that_fails_for_a_moment_is_asked_again(place, proxy, status, 
     store.put("k", b"data")
     assert store.get("k") == b"data"
     assert proxy.methods() == ["PUT", "PUT", "GET", "GET"]
+
+
+def test_long_pause_for_s3_is_a_warning(place, proxy, monkeypatch, caplog):
+    monkeypatch.setattr(client, "NOTICES", Notices())
+    monkeypatch.setattr(client.random, "uniform", lambda least, most: most)
+    monkeypatch.setattr(client, "_FIRST_THROTTLED", 6.0)
+    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
+    proxy.add(method="GET", status=503, code="SlowDown", times=2)
+    store = making.store_at(place, proxy.url, making.Limits(retries=3))
+    store.put("k", b"data")
+    assert store.get("k") == b"data"
+    messages = [record.getMessage() for record in caplog.records if record.name.startswith("llm_ocr")]
+    assert messages == [f"{proxy.url}: status 503; trying again in 6 s"]
 
 
 @pytest.mark.parametrize(

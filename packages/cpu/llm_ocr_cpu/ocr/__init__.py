@@ -5,7 +5,7 @@
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -143,7 +143,7 @@ class Recogniser:
 
         return with_hints(image, lines)
 
-    def reread(self, image: "Pixels", content: PageContent, fonts: Collection[int] = ()) -> PageContent:
+    def reread(self, image: "Pixels", content: PageContent, fonts: Mapping[int, bool]) -> PageContent:
         """Return the content with the readings of its doubtful words, and of wrong ones among the words of `fonts`.
 
         `image` is the page as shown.

@@ -116,7 +116,7 @@ def page_content(view: PageView, images: Mapping[str, str]) -> dict[str, Any]:
         "notes": _pairs(record.notes),
         "quality": [[name, round(share, 4)] for name, share in record.quality_parts.items()],
         "image": _image(record.image, images.get("")),
-        "ledger": _ledger(record.ledger),
+        "ledger": _ledger(record.ledger, record.invisible_chars),
         "unread": _boxes(record.ledger.unread) if record.ledger else [],
         "unsupported": [[text.block, *_utf16(clean(view.row.final_markdown), text)] for text in view.unsupported],
         "blocks": [[block.kind.value, block.label, _boxes([block.box, *block.continued])] for block in record.blocks],
@@ -153,12 +153,12 @@ def _short(value: Any) -> str:
     return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))[:_DETAIL]
 
 
-def _ledger(ledger: Ledger | None) -> list[Any] | None:
-    """Return the shares of ink, unread ink, unsupported text, and furniture, and the evidence."""
+def _ledger(ledger: Ledger | None, invisible: int) -> list[Any] | None:
+    """Return the shares of ink, unread ink, unsupported text, and furniture, the invisible characters, the evidence."""
     if ledger is None:
         return None
     shares = (ledger.ink, ledger.unread_share, ledger.unsupported_share, ledger.furniture_share)
-    return [*(round(share, 4) for share in shares), ledger.verified_by]
+    return [*(round(share, 4) for share in shares), invisible, ledger.verified_by]
 
 
 def _utf16(markdown: str, text: Unsupported) -> list[int | None]:

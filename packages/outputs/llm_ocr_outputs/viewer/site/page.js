@@ -121,10 +121,11 @@ const Page = (() => {
 
   function ledger(values) {
     if (!values) return [];
-    const [ink, unread, unsupported, furniture, evidence] = values;
+    const [ink, unread, unsupported, furniture, invisible, evidence] = values;
     return [
       ["ink", `${percent(ink)} of the page`], ["unread ink", percent(unread)], ["unsupported text", percent(unsupported)],
-      ["ink in heads and feet", percent(furniture)], ["compared with", { ink: "the ink", layer: "the ink and the text layer", ocr: "the ink and OCR" }[evidence]],
+      ["ink in heads and feet", percent(furniture)], ...(invisible ? [["invisible text", `${invisible} characters`]] : []),
+      ["compared with", { ink: "the ink", layer: "the ink and the text layer", ocr: "the ink and OCR" }[evidence]],
     ];
   }
 

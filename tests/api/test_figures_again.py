@@ -1,0 +1,130 @@
+"""Failed figures are asked again, without their pages: by `retry-failed` and Describe, and by `repair`."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from running import FRUGAL, FRUGALLY, cli, published, said, status_of
+
+import llm_ocr
+from llm_ocr.errors import ServerError
+from llm_ocr.types import Counts
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.items import items
+from llm_ocr.workspace.keys import EXTRACT, newest_key
+from llm_ocr.workspace.published import earlier_readings
+from llm_ocr_simulator import running
+from llm_ocr_simulator.answers import data_url
+
+MODEL = "qwen3-vl-8b"
+FIGURES = 4  # in the example
+
+
+def serving(folder: Path, answers: dict[str, str], **more):
+    file = folder / "forced.json"
+    file.write_text(json.dumps(answers))
+    return running(forced=file, served_model_name=MODEL, preset="h100", speed=50, **more)
+
+
+def chart(title: str) -> str:
+    return json.dumps({"type": "bar chart", "title": title, "columns": ["a"], "rows": [["1"]]})
+
+
+def describe(folder: Path, server, **more):
+    given = {
+        "engine": "server",
+        "model": MODEL,
+        "server_url": server.url,
+        "max_page_attempts": 1,
+        "describe_mode": "parse",
+    }
+    return llm_ocr.describe(workspace=folder / "out", progress=None, **{**given, **more})
+
+
+@pytest.fixture(scope="module")
+def before(golden, examples) -> Path:
+    """A paper whose pages the CPU engine read, and whose figures a model described, except the largest."""
+
+    def make(folder: Path) -> None:
+        llm_ocr.extract(examples / "paper.pdf", workspace=folder / "out", **FRUGALLY)
+        pages = llm_ocr.open(folder / "out").pages()
+        sizes = sorted(len(data_url(figure.image)) for page in pages for figure in page.figures)
+        with serving(folder, {"": chart("A first answer")}, fault={"too-long": sizes[-2]}) as server:
+            describe(folder, server)
+        llm_ocr.assemble(workspace=folder / "out", progress=None)
+
+    return golden("failed-figure", make)
+
+
+@pytest.fixture
+def folder(before, tmp_path) -> Path:
+    shutil.copytree(before / "out", tmp_path / "out")
+    return tmp_path
+
+
+def figures(folder: Path) -> Counts:
+    return llm_ocr.open(folder / "out").status.figures
+
+
+def test_failed_figures_alone_are_asked_again(folder):
+    assert figures(folder) == Counts(FIGURES, FIGURES - 1, 0, 1)
+    old, pages = published(folder / "out"), status_of(folder / "out")["pages"]
+    retried = cli("retry-failed", "-w", "out", cwd=folder)
+    assert "Generation 2: 1 figure to be described again" in retried.stderr, said(retried)
+    assert "and figures to describe again. Next: llm-ocr describe" in retried.stdout
+    assert figures(folder) == Counts(FIGURES, FIGURES - 2)  # the page has two
+    with serving(folder, {"": chart("A new answer")}) as server:
+        describe(folder, server)
+        assert len(server.log()["requests"]) == 1
+    llm_ocr.assemble(workspace=folder / "out", progress=None)
+    text = (folder / "out/documents/paper.pdf.md").read_text()
+    assert (text.count("A first answer"), text.count("A new answer")) == (FIGURES - 1, 1)
+    assert figures(folder) == Counts(FIGURES, FIGURES)
+    assert old.items() <= published(folder / "out").items()
+    assert status_of(folder / "out")["pages"] == pages
+    assert llm_ocr.open(folder / "out").status.finished
+    again = cli("retry-failed", "-w", "out", cwd=folder)
+    assert "Nothing to retry" in again.stderr, said(again)
+
+
+def test_repair_asks_again_for_refused_figures(examples, tmp_path):
+    given = {"engine": "server", "model": MODEL, "workspace": tmp_path / "out", "progress": None, "fallback": "none"}
+    with running(served_model_name=MODEL, preset="h100", speed=50, mean_tokens=300) as server:
+        llm_ocr.extract(examples / "paper.pdf", server_url=server.url, **given)
+        expected = llm_ocr.open(tmp_path / "out").status.figures.expected
+        assert expected
+    with running(served_model_name=MODEL, fault={"400": 1.0}) as server, pytest.raises(ServerError, match="none of"):
+        llm_ocr.run(examples / "paper.pdf", server_url=server.url, **given)
+    assert figures(tmp_path) == Counts(expected, 0, 0, expected)
+    old = published(tmp_path / "out")
+    with running(served_model_name=MODEL, preset="h100", speed=50) as server:
+        run = llm_ocr.repair(server_url=server.url, **given)
+        assert len(server.log()["requests"]) == expected
+    assert run.status.figures == Counts(expected, expected)
+    assert run.status.finished and old.items() <= published(tmp_path / "out").items()
+    assert run.status.pages == Counts(3, 3)
+
+
+def test_rows_that_were_not_copied_are_read_again(folder):
+    """The command was killed after it wrote the plan."""
+    assert cli("retry-failed", "-w", "out", cwd=folder).returncode == 0
+    for path in (folder / "out/extract").glob("*/*/0002-*.done"):
+        path.unlink()
+    before = status_of(folder / "out")["pages"]
+    assert before["expected"] == 3
+    extracted = cli("extract", "-w", "out", *FRUGAL, cwd=folder)
+    assert extracted.returncode == 0, said(extracted)
+    with serving(folder, {"": chart("A new answer")}) as server:
+        describe(folder, server)
+        assert len(server.log()["requests"]) == 1
+    assert (status_of(folder / "out")["pages"], figures(folder)) == (before, Counts(FIGURES, FIGURES))
+
+
+def test_a_copied_page_is_no_second_reading(folder):
+    tokens = llm_ocr.open(folder / "out").status.tokens_in
+    assert cli("retry-failed", "-w", "out", cwd=folder).returncode == 0
+    workspace = Workspace.open(str(folder / "out"))
+    (item,) = items(workspace)
+    assert earlier_readings(workspace, EXTRACT, newest_key(workspace, EXTRACT) or "", item) == {}
+    assert llm_ocr.open(folder / "out").status.tokens_in == tokens
