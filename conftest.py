@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import gc
 import inspect
 import multiprocessing
 import os
@@ -20,6 +21,7 @@ from unittest import mock
 import pytest
 import running
 from bad_documents import good_pages, text_pdf
+from botocore.loaders import JSONFileLoader
 from hypothesis import settings
 from PIL import Image, ImageDraw, ImageFont
 from shared_workers import THREAD as SHARED_WORKERS
@@ -61,6 +63,9 @@ def shared_workers() -> Generator[SharedWorkers, None, None]:
     shared = SharedWorkers()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)  # no test loses power, and a disk takes milliseconds
+        # A client of AWS reads descriptions of up to a megabyte, and most tests open several sessions.
+        description = cache(JSONFileLoader().load_file)
+        patch.setattr(JSONFileLoader, "load_file", lambda _, path: description(path))
         shared.install(patch.setattr)
         yield shared
         shared.end()
@@ -72,6 +77,17 @@ def own_workers(request: pytest.FixtureRequest, shared_workers: SharedWorkers) -
     shared_workers.active = not getattr(request.module, "OWN_WORKERS", False)
     yield
     shared_workers.active = True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without garbage collections, and leave the million objects of it out of later ones."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:

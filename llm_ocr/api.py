@@ -239,7 +239,7 @@ def fields(
 def retry_failed(
     *, workspace: str | Path, progress: Progress | None = BARS, **settings: "Unpack[RetryKeywords]"
 ) -> Run:
-    """Plan the failed pages again. `extract` then reads them.
+    """Plan the failed pages again, which `extract` then reads, and the failed figures for `describe`.
 
     Args:
         workspace: The folder, or the s3://, gs://, or hf:// URL.

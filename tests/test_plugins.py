@@ -1,19 +1,20 @@
 """Packages add commands, engines, and export formats: what they promise, and what a broken package leaves intact."""
 
+import importlib
 import inspect
 import json
 import shutil
-import subprocess
 import sys
 import textwrap
 
 import pytest
-from running import environment
+from running import cli, own_process
 
 import llm_ocr
 from llm_ocr import plugins
+from llm_ocr.cli import output
+from llm_ocr.config import fields
 from llm_ocr.config.commands import CORE, all_commands, find_command
-from llm_ocr.config.fields import settings_of
 from llm_ocr.errors import UsageError
 
 COUNTING = '''
@@ -82,24 +83,36 @@ class Installation:
         path = self.packages / f"{module.replace('.', '/')}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
+        forget_packages()
 
-    def run(self, *arguments, program=("-m", "llm_ocr"), **variables):
-        """Run the console program, or another one."""
-        return subprocess.run(
-            [sys.executable, *program, *arguments],
-            cwd=self.folder,
-            env=environment(PYTHONPATH=str(self.packages), **variables),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+    def run(self, *arguments, **variables):
+        """Run the console program in this process."""
+        return cli(*arguments, cwd=self.folder, env=variables)
+
+    def run_alone(self, *arguments):
+        """Run the console program in a process of its own."""
+        return own_process(*arguments, cwd=self.folder, env={"PYTHONPATH": str(self.packages)})
+
+
+def forget_packages():
+    """Forget which packages are installed, and what they add."""
+    importlib.invalidate_caches()
+    for known in (plugins._entries_on, fields.settings_of, fields._models_of, fields._names, output._settings):
+        known.cache_clear()
 
 
 @pytest.fixture
-def installed(tmp_path, repository):
+def installed(tmp_path, repository, monkeypatch):
     """Return an installation beside an assembled workspace of two pages, `w`."""
     shutil.copytree(repository / "tests/fixtures/workspace-format-1", tmp_path / "w")
-    return Installation(tmp_path)
+    installation = Installation(tmp_path)
+    monkeypatch.syspath_prepend(installation.packages)
+    yield installation
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(installation.packages)):
+            del sys.modules[name]
+    monkeypatch.undo()
+    forget_packages()
 
 
 @pytest.fixture
@@ -120,7 +133,7 @@ def documented(installed):
 
 
 def test_documented_format_exports_as_written(documented):
-    done = documented.run("export", "-w", "w", "--format", "word-counts", "--output", "o")
+    done = documented.run_alone("export", "-w", "w", "--format", "word-counts", "--output", "o")
     assert done.returncode == 0, done.stderr
     (file,) = (documented.folder / "o").glob("*.json")
     counted = json.loads(file.read_text())
@@ -130,29 +143,13 @@ def test_documented_format_exports_as_written(documented):
 
 def test_format_is_accepted_by_variables_and_python(documented):
     assert documented.run("export", "-w", "w", "--output", "a", LLM_OCR_FORMAT="word-counts").returncode == 0
-    program = "import llm_ocr; llm_ocr.export(workspace='w', output='b', format='word-counts')"
-    assert documented.run(program=("-c", program)).returncode == 0
+    llm_ocr.export(workspace=documented.folder / "w", output=documented.folder / "b", format="word-counts")
     assert [len(list((documented.folder / name).glob("*.json"))) for name in "ab"] == [1, 1]
 
 
 def test_format_is_a_choice_in_help_and_errors(documented):
-    every = (
-        *(
-            "alto",
-            "chunks",
-            "dataset",
-            "dolma",
-            "fields",
-            "hocr",
-            "html",
-            "json",
-            "jsonl",
-            "markdown",
-            "olmocr-bench",
-            "pdf",
-        ),
-        "word-counts",
-    )
+    every = (*plugins.EXPORTS.names(),)
+    assert "word-counts" in every and len(every) > 12
     assert f"--format {{{','.join(every)}}}" in documented.run("export", "--help").stdout
     wrong = documented.run("export", "-w", "w", "--output", "o", "--format", "word-count")
     assert (wrong.returncode, wrong.stdout) == (2, "")
@@ -182,7 +179,7 @@ def test_command_of_a_package_has_help_and_settings(counting):
 def test_engine_of_a_package_reads_pages(installed, examples):
     installed.add("letters", "[llm_ocr.engines]\nletters = letters:ENGINE\n", "letters", LETTERS)
     paper = str(examples / "paper.pdf")
-    done = installed.run("extract", paper, "-w", "read", "--engine", "letters", "--ocr-workers", "1")
+    done = installed.run_alone("extract", paper, "-w", "read", "--engine", "letters", "--ocr-workers", "1")
     assert done.returncode == 0, done.stderr
     pages = list(llm_ocr.open(installed.folder / "read").pages(images=False))
     assert [page.engine for page in pages] == ["letters"] * len(pages)
@@ -256,8 +253,8 @@ def test_command_of_the_core_cannot_be_replaced(installed):
 
 
 def test_without_packages_their_commands_are_unknown(monkeypatch, tmp_path, request):
-    request.addfinalizer(settings_of.cache_clear)  # choices that were asked for without packages
-    monkeypatch.setattr(plugins, "_entries_of", lambda group, path: ())
+    request.addfinalizer(fields.settings_of.cache_clear)  # choices that were asked for without packages
+    monkeypatch.setattr(plugins, "_entries_of", lambda group: ())
     assert all_commands() == CORE
     with pytest.raises(UsageError, match="unknown command 'view'"):
         find_command("view")

@@ -130,7 +130,7 @@ CORE: tuple[Command, ...] = (
     ),
     _command(
         "retry-failed -w FOLDER [options]",
-        "Plan failed pages again",
+        "Plan failed pages and figures again",
         "RetrySettings",
         _PIPELINE,
         """

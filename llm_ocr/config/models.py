@@ -401,7 +401,7 @@ class EstimateSettings(
 
 
 class RetrySettings(WorkspaceSettings, RemoteSettings, RenderSettings, EngineSettings):
-    """llm-ocr retry-failed: plan failed pages again."""
+    """llm-ocr retry-failed: plan failed pages and figures again."""
 
     password: SECRETS = setting((), "Password for encrypted PDFs (repeatable; safer: --password-file)")
     password_file: FILE | None = setting(None, "File with passwords to try, one per line")

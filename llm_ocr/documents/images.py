@@ -184,6 +184,8 @@ _ON_SIDE = (5, 6, 7, 8)  # its values for images that are turned by a quarter
 _PNG_BITS = 24  # place of the byte with a PNG's bits per channel
 #: Bits per pixel of scanners and cameras whose gray is stored in 16 bits.
 _DEPTHS = (8, 10, 12, 14, 16)
+#: Range of gray of 255 that cannot be seen, and the share of the range by which neighboring pixels of noise differ.
+_UNSEEN, _GRAIN = 12, 0.08
 #: Gray values of the paper behind transparency: white, and others if white would hide content.
 _WHITE, _PAPERS = 255, (0, 128)
 #: Longest side in pixels for the comparison of papers, and the minimum difference of neighboring pixels at an edge.
@@ -417,15 +419,23 @@ def _edges(image: "Image.Image") -> int:
 
 
 def _eight_bits(image: "Image.Image") -> "Image.Image":
-    """Convert 10 to 16 bits of gray by the depth in use; stretch wider or floating values between their extremes."""
+    """Convert 10 to 16 bits of gray by the depth in use.
+
+    Stretch wider or floating values between their extremes, and also values in a range too narrow to see, unless they
+    are the noise of paper.
+    """
     import numpy as np
     from PIL import Image
 
     values = np.asarray(image).astype(np.float64)
+    spread = float(values.max() - values.min()) or 1.0
     if image.mode.startswith("I;16") or (image.mode == "I" and 255 < values.max() <= 65535 and values.min() >= 0):
         depth = next(bits for bits in _DEPTHS if values.max() < 1 << bits)
-        values = values * (255 / ((1 << depth) - 1))
+        noise = float(np.median(np.abs(np.diff(values, axis=1)))) if values.shape[1] > 1 else 0.0
+        if spread * 255 < _UNSEEN * (1 << depth) and noise < _GRAIN * spread:
+            values = (values - values.min()) * (255 / spread)
+        else:
+            values = values * (255 / ((1 << depth) - 1))
     elif values.max() > 255 or values.min() < 0 or image.mode == "F":
-        spread = float(values.max() - values.min()) or 1.0
         values = (values - values.min()) * (255 / spread)
     return Image.fromarray(np.clip(np.round(values), 0, 255).astype(np.uint8))

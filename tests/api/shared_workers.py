@@ -17,7 +17,9 @@ from llm_ocr.sandbox import WorkerPool
 from llm_ocr.sandbox.pool import _Worker
 
 #: Maximum kinds of workers with kept processes; the least recently used kind ends.
-_KINDS = 4
+_KINDS = 6
+#: Variables that differ between commands in the process of a test and the Python API; no answer depends on them.
+_NO_MATTER = ("PATH", "LANG")
 #: Name of the thread that starts them.
 THREAD = "shared-workers"
 _CLOSED = "not started: its pool was closed"
@@ -112,7 +114,9 @@ class SharedWorkers:
                     kept.asked -= 1
 
     def _kept_for(self, pool: WorkerPool) -> _Kept:
-        environment = tuple(sorted(worker_environment().items()))
+        environment = tuple(
+            sorted((name, value) for name, value in worker_environment().items() if name not in _NO_MATTER)
+        )
         kind = (pool.module, pool.limits, pool.interpreter, pool._start_delay, environment)
         with self._lock:
             kept = self._kept.pop(kind, None)

@@ -66,6 +66,7 @@ def test_each_row_is_a_document_and_fails_alone(hub, tmp_path):
     assert "LIMA" in markdown.read_text()
 
 
+@pytest.mark.slow
 def test_the_same_rows_come_out_of_one_worker_and_of_three(hub, tmp_path):
     alone = llm_ocr.run(dataset=NAME, workspace=tmp_path / "one", pages_per_unit=2, **FRUGALLY)
     for shard in (2, 0, 1):  # the plan is made by the one that comes first

@@ -60,6 +60,7 @@ def test_model_reads_only_the_worst_pages(server, documents, tmp_path):
     assert requests(server) == before + 1
 
 
+@pytest.mark.slow
 def test_threshold_decides_how_many_pages_the_model_reads(server, documents, tmp_path):
     """And the status counts them."""
     before = requests(server)
@@ -161,7 +162,11 @@ def test_blank_page_does_not_hide_a_server_that_never_answers(tmp_path):
         )
 
 
-@pytest.mark.parametrize(("pages", "share"), [("2", {}), ("2-3", {"model_share": 0.5})], ids=["threshold", "share"])
+@pytest.mark.parametrize(
+    ("pages", "share"),
+    [("2", {}), pytest.param("2-3", {"model_share": 0.5}, marks=pytest.mark.slow)],
+    ids=["threshold", "share"],
+)
 def test_a_scan_is_read_by_ocr_once(server, examples, tmp_path, monkeypatch, pages, share):
     """The text that the CPU engine read is the evidence for that of the model."""
 

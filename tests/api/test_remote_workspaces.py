@@ -26,7 +26,7 @@ def documents(tmp_path):
     return folder
 
 
-@pytest.fixture(params=[s3, gcs], ids=["s3", "gcs"])
+@pytest.fixture(params=[s3, pytest.param(gcs, marks=pytest.mark.slow)], ids=["s3", "gcs"])
 def remote(request) -> Iterator[Place]:
     with request.param() as found:
         yield found

@@ -63,10 +63,10 @@ def read(folder: Path, examples: Path, answer: str, **settings: object) -> PageR
 @pytest.mark.parametrize(
     ("answer", "reason", "detail"),
     [
-        (ROTA, None, ""),
-        (INVENTED, Reason.UNSUPPORTED, "text that nothing on the page supports"),
+        pytest.param(ROTA, None, "", marks=pytest.mark.slow),
+        pytest.param(INVENTED, Reason.UNSUPPORTED, "text that nothing on the page supports", marks=pytest.mark.slow),
         (CHANGED, Reason.UNSUPPORTED, "1 number that OCR of the page lacks, the first is 0183"),
-        (DROPPED, Reason.UNREAD, "text on the page that was not read"),
+        pytest.param(DROPPED, Reason.UNREAD, "text on the page that was not read", marks=pytest.mark.slow),
     ],
     ids=["good", "invented sentence", "changed number", "dropped line"],
 )

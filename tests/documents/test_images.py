@@ -253,6 +253,16 @@ def test_gray_in_sixteen_bits_is_scaled_by_its_depth(tmp_path, bits):
     assert shown.getpixel((40, 30)) == pytest.approx(25, abs=2)
 
 
+@pytest.mark.parametrize("noise", [0, 400])
+def test_text_in_a_narrow_range_of_gray_is_stretched(tmp_path, noise):
+    values = 30_000 + np.random.default_rng(1).integers(0, noise + 1, (600, 800)).astype(np.uint16)
+    values[200:220, 200:600:20] -= 400 * (noise == 0)
+    Image.fromarray(values).save(tmp_path / "a.png")
+    (page,) = rendered(str(tmp_path / "a.png"))
+    low, high = pixels(page).convert("L").getextrema()
+    assert (high - low > 200) == (noise == 0)  # the noise of paper is no ink
+
+
 @pytest.mark.parametrize("name", ["a.gif", "a.bmp", "a.jp2", "a.j2k", "a.avif"])
 def test_image_formats_are_known_by_content_and_read(tmp_path, picture, name):
     if name == "a.avif" and not features.check("avif"):

@@ -49,13 +49,13 @@ def uneven_light() -> np.ndarray:
 
 
 BLANK = {
-    "white": sheet(255),
-    "black": sheet(0),
-    "grain": sheet(240) + noise(10),
-    "specks": speckled(),
-    "border": bordered(),
-    "gutter": gutter(),
-    "light": uneven_light(),
+    "white": lambda: sheet(255),
+    "black": lambda: sheet(0),
+    "grain": lambda: sheet(240) + noise(10),
+    "specks": speckled,
+    "border": bordered,
+    "gutter": gutter,
+    "light": uneven_light,
 }
 
 
@@ -66,24 +66,24 @@ def written(pixels: np.ndarray, text: str, ink: int, size: int, at: tuple[int, i
 
 
 INKED = {
-    "page number": written(sheet(255), "7", 0, 20, (490, 1360)),
-    "pencil": written(sheet(), "Two boats left before noon.", 214, 30) + noise(1),
-    "dark paper": written(sheet(10), "NIGHT CHART", 240, 30),
-    "in the shade": written(uneven_light() - 80, "Text in the shade", 30, 24),
-    "beside a border": written(bordered(), "Entry 12", 30, 24),
-    "at the edge": written(sheet(255), "Cut off at the edge", 0, 24, (-5, 300)),
-    "dark area": np.where(np.arange(HEIGHT)[:, None] < HEIGHT // 2, 90.0, sheet(255)),
+    "page number": lambda: written(sheet(255), "7", 0, 20, (490, 1360)),
+    "pencil": lambda: written(sheet(), "Two boats left before noon.", 214, 30) + noise(1),
+    "dark paper": lambda: written(sheet(10), "NIGHT CHART", 240, 30),
+    "in the shade": lambda: written(uneven_light() - 80, "Text in the shade", 30, 24),
+    "beside a border": lambda: written(bordered(), "Entry 12", 30, 24),
+    "at the edge": lambda: written(sheet(255), "Cut off at the edge", 0, 24, (-5, 300)),
+    "dark area": lambda: np.where(np.arange(HEIGHT)[:, None] < HEIGHT // 2, 90.0, sheet(255)),
 }
 
 
 @pytest.mark.parametrize("name", BLANK)
 def test_blank_sheet_is_blank(name):
-    assert is_blank(encoded(picture(BLANK[name]), "png", 90))
+    assert is_blank(encoded(picture(BLANK[name]()), "png", 90))
 
 
 @pytest.mark.parametrize("name", INKED)
 def test_sheet_with_ink_is_not_blank(name):
-    assert not is_blank(encoded(picture(INKED[name]), "png", 90))
+    assert not is_blank(encoded(picture(INKED[name]()), "png", 90))
 
 
 def test_red_on_a_green_that_is_as_bright_is_ink():

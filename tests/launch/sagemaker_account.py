@@ -64,8 +64,10 @@ class Account:
         return found
 
     def until(self, job: Job, wanted: Callable[[JobStatus], bool]) -> JobStatus:
-        """Its status when that is so; fails the test when it never is."""
-        return until(lambda: self.status(job), wanted)
+        """Its status when that is so; fails the test when the job is over before."""
+        found: JobStatus = until(lambda: self.status(job), lambda status: status.state.over or wanted(status))
+        assert wanted(found), found
+        return found
 
     def ended(self, job: Job) -> JobStatus:
         return self.until(job, lambda status: status.state.over)

@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.engines import EngineOptions
 from llm_ocr.plugins import ENGINES
@@ -29,6 +31,7 @@ def verifying(examples: Path, use, *, timeout: float = 300.0, **options):
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_requests_wait_for_ocr_only_at_the_bound(examples):
     async def use(verifier, page):
         await asyncio.wait_for(verifier.wait_for_room(), 0.1)

@@ -15,6 +15,7 @@ from llm_ocr_cpu.figures import find_figures
 from llm_ocr_cpu.formulas import find_formulas
 from llm_ocr_cpu.layout import page_blocks
 from llm_ocr_cpu.layout.rows import turn_of, turned_back, upright
+from llm_ocr_cpu.ocr.languages import UNKNOWN
 from llm_ocr_cpu.tables import find_tables
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ FEW = 30
 _UNREADABLE, _LEGIBLE = 0.05, 0.85
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
 UNREAD = 5
+#: Fewest letters that the recognizer left out, and their share of the text, from which it does not know the language.
+_LACKING, _LACKING_SHARE = 3, 0.01
 
 GetRecogniser = Callable[[], "Recogniser"]
 
@@ -212,7 +215,7 @@ def _reread(page: Page, content: PageContent, recogniser: GetRecogniser, *, prob
 
 def _unknown(content: PageContent) -> int:
     """Return the number of characters without a meaning in words; a list marker may be one."""
-    return sum(word.text.count("\ufffd") for line in content.lines for word in line.words if len(word.text) > 1)
+    return sum(word.text.count(UNKNOWN) for line in content.lines for word in line.words if len(word.text) > 1)
 
 
 def _unread_lines(page: Page, content: PageContent, attempt: Attempt) -> list[tuple[Box, float]]:
@@ -372,7 +375,12 @@ def _confidence(read: "OcrPage") -> float | None:
 
 
 def _script(read: "OcrPage") -> tuple[Status, Reason | None, str]:
-    """Return the status for the script: in an unsupported script, most of the text is unreadable."""
+    """Return the status for the script: in an unsupported script, most of the text, or some letters, are unreadable."""
+    text = "".join(line.text for line in read.lines)
+    lacking = text.count(UNKNOWN)
+    if lacking >= _LACKING and lacking > _LACKING_SHARE * len(text):
+        detail = f"{lacking} letters that OCR does not know; `ocr_language=NAME` or a model may read them"
+        return Status.DEGRADED, Reason.SCRIPT_NOT_SUPPORTED, detail
     if len(read.unread) < UNREAD or len(read.unread) <= len(read.lines):
         return Status.OK, None, ""
     detail = f"{len(read.unread)} text regions that OCR cannot read; it supports Latin, Chinese, and Japanese, "

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from llm_ocr.documents.text_layer import has_odd_letters
 from llm_ocr.types import Line, PageContent, Script, Word
-from llm_ocr_cpu.probe import LEAST_HEIGHT, difference, script_supported
+from llm_ocr_cpu.ocr.languages import UNKNOWN
+from llm_ocr_cpu.probe import LEAST_HEIGHT, difference, edit_distance, script_supported
 
 if TYPE_CHECKING:
     from llm_ocr_cpu.ocr.detect import Pixels
@@ -39,12 +40,11 @@ _OFTEN = 2
 _FONTS, _WORDS, _LEAST_CHARACTERS, _LEAST_WITH_DIGITS, _LEAST_IN_ALL = 4, 3, 3, 2, 4
 #: Characters of a word that are enough for a comparison.
 _LONG = 8
-#: Difference between a word and its reading if the font names its glyphs wrongly, and least confidence of the reading.
+#: Difference of a word without digits and its reading if the font names its glyphs wrongly, and least confidence of a
+#: reading.
 _LIE, _CERTAIN = 0.5, 0.9
 #: Largest share of letters in a font for numbers or signs, and fewest characters of odd words that are no language.
 _FEW_LETTERS, _LEAST_ODD = 0.2, 12
-#: A character of a wrong font that OCR does not read.
-UNKNOWN = "\ufffd"
 
 
 def with_doubtful_signs(content: PageContent) -> PageContent:
@@ -147,9 +147,9 @@ def _lies(image: "Pixels", content: PageContent, reader: "Reader", font: int, *,
     for text in samples:
         reading = reader.read(_cut_out(image, content, *places[text]))
         seen = "".join(reading.logical.split())
-        # Of several numbers, all of which differ, a digit each is enough.
-        same = "".join(filter(str.isdigit, text)) == "".join(filter(str.isdigit, seen))
-        if same if digits and len(samples) > 1 else difference(text, seen) <= _LIE:
+        # Of several numbers, all of which differ, a digit each is enough; of one number, it may be misread.
+        other = edit_distance(*("".join(filter(str.isdigit, one)) for one in (text, seen)))
+        if other <= (len(samples) == 1) if digits else difference(text, seen) <= _LIE:
             return False
         if not odd and (not seen or abs(len(text) - len(seen)) > 1 + len(text) // 8):
             return False

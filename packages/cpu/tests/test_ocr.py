@@ -10,6 +10,7 @@ from ocr_pages import PROSE, downwards, needs_ocr, page, pixels, prose, recognis
 from llm_ocr.errors import MissingExtra
 from llm_ocr_cpu import ocr
 from llm_ocr_cpu.ocr import models
+from llm_ocr_cpu.ocr.recognise import Reading, measure
 
 pytestmark = needs_ocr
 
@@ -23,6 +24,37 @@ def test_every_character_of_plain_prose_is_right(read_prose):
     assert downwards(read_prose.lines) == PROSE
     assert min(line.confidence for line in read_prose.lines) > 0.9
     assert (read_prose.rotation, read_prose.skew, read_prose.turned, read_prose.unread) == (0, 0.0, False, ())
+
+
+def glyphs(*places, width=200):
+    """A crop of a line with a glyph at each of these columns."""
+    crop = np.full((40, width, 3), 255, np.uint8)
+    for x in places:
+        crop[10:30, x : x + 12] = 0
+    return crop
+
+
+def reading(text, *centres):
+    return Reading(text, centres, (0.99,) * len(text))
+
+
+@pytest.mark.parametrize(
+    ("crop", "read", "text"),
+    [
+        (glyphs(10, 25, 40, 55), reading("abcd", 16, 31, 46, 61), "abcd"),
+        (glyphs(10, 25, 40, 55), reading("abd", 16, 31, 61), "ab\ufffdd"),
+        (glyphs(10, 25, 37, 55), reading("abcd", 16, 28, 40, 61), "abcd"),  # b and c touch
+        (glyphs(10, 25, 70, 85), reading("a b", 16, 55, 91), "a\ufffd \ufffdb"),
+        (glyphs(10, 25, 40, 100, 115, 130, 145), reading("abc", 16, 31, 46), "abc" + 4 * "\ufffd"),
+        (glyphs(10, 60, 75), reading("bc", 66, 81), "bc"),  # a bullet is no letter
+        (glyphs(10, 25, 40, 55), reading("川下", 23, 53), "川下"),
+    ],
+    ids=["all", "one missing", "touching", "at a space", "a word missing", "bullet", "ideographs"],
+)
+def test_letters_that_ocr_leaves_out_are_marked(crop, read, text):
+    measured = measure(crop, read)
+    assert measured is not None
+    assert measured.reading.text == text
 
 
 def test_a_page_is_read_the_same_after_a_rest(read_prose):

@@ -58,7 +58,7 @@ def texts() -> list[str]:
 
 
 @needs_ocr
-@pytest.mark.parametrize("flag", ["amx_bf16", "avx512_vnni"])
+@pytest.mark.parametrize("flag", ["amx_bf16", pytest.param("avx512_vnni", marks=pytest.mark.slow)])
 def test_both_runtimes_read_the_same(usable, monkeypatch, tmp_path, flag):
     with_openvino = texts_with_flags(flag, monkeypatch, tmp_path)
     monkeypatch.setattr(models, "_openvino", lambda: None)

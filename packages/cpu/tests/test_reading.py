@@ -143,6 +143,14 @@ def test_text_of_an_unknown_script_is_never_passed_off_as_read():
     assert failure.value.reason is Reason.SCRIPT_NOT_SUPPORTED
 
 
+@pytest.mark.parametrize(("text", "known"), [("Nguy\ufffdn V\u0103n tr\ufffd ti\ufffdn", False), (WORDS, True)])
+def test_letters_that_ocr_does_not_know_degrade_the_page(text, known):
+    attempt = read_page(page(None), Ocr(lines=(line(text),)), text_layer=True)
+    assert (attempt.status is Status.OK) == known
+    assert attempt.reason is (None if known else Reason.SCRIPT_NOT_SUPPORTED)
+    assert text_of(attempt) == text
+
+
 def test_a_turned_page_comes_back_upright_with_its_angle():
     attempt = read_page(page(None), Ocr(lines=(line(WORDS),), rotation=90), text_layer=True)
     assert attempt.rotation == 90

@@ -130,6 +130,7 @@ def test_later_pages_compare_fonts_of_numbers_signs_and_accents(words, checked):
     [
         ("Account 482 of 5150", {"482": "715", "5150": "8483"}),
         ("The boats pay 48 and 21 for 50 nights", {"48": "71", "21": "54", "50": "83"}),
+        ("Total due 4821.50 crowns", {"4821.50": "7151.50"}),
     ],
 )
 @pytest.mark.parametrize("probed", [True, False])

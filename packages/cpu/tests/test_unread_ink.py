@@ -1,6 +1,7 @@
 """Text that a page shows outside of its text layer is read: outlines, stamps, and the scan below a library's line."""
 
 import pypdfium2
+import pytest
 from making import pages, text
 from ocr_pages import PROSE, needs_ocr, recogniser
 
@@ -46,6 +47,7 @@ def test_one_line_drawn_without_text_is_read_on_a_full_page():
     assert " ".join(lines(attempt)).count(PROSE[0]) == 4
 
 
+@pytest.mark.slow
 @needs_ocr
 def test_a_scan_that_lies_oblique_is_ok():
     picture = pypdfium2.PdfDocument(pages(LAYER))[0].render(scale=2).to_pil().convert("RGB")

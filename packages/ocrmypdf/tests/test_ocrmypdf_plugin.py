@@ -127,9 +127,13 @@ def test_server_that_does_not_answer_ends_the_run(tmp_path):
     ("options", "words"),
     [
         (("--pdf-renderer", "sandwich"), "--pdf-renderer sandwich needs Tesseract"),
-        (("--ocr-engine", "tesseract"), "--ocr-engine tesseract contradicts --plugin llm_ocr_ocrmypdf"),
-        (("--no-use-threads",), "one session"),
-        (("--llm-ocr-server-url", "not a url"), "not a url"),
+        pytest.param(
+            ("--ocr-engine", "tesseract"),
+            "--ocr-engine tesseract contradicts --plugin llm_ocr_ocrmypdf",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(("--no-use-threads",), "one session", marks=pytest.mark.slow),
+        pytest.param(("--llm-ocr-server-url", "not a url"), "not a url", marks=pytest.mark.slow),
         (("--llm-ocr-config", "none.toml"), "none.toml"),
     ],
 )

@@ -200,6 +200,7 @@ def test_card_with_user_configurations_is_kept_without_preview(making, tmp_path)
     assert not any(path.startswith("preview/") for path in there)
 
 
+@pytest.mark.slow
 def test_the_line_that_is_told_opens_it_with_images_and_streamed(making, exported, standing, tmp_path):
     """The same holds for a branch; the main one stays as it was."""
     done = exported(name := new_name())

@@ -279,6 +279,7 @@ def test_an_unknown_language_of_scans_is_refused(read, tmp_path):
         llm_ocr.export(workspace=read / "w", output=tmp_path / "o", format="pdf", ocr_language="klingon")
 
 
+@pytest.mark.slow
 @needs_ocr
 def test_images_of_a_row_are_pages_of_one_pdf(tmp_path):
     images = [{"bytes": jpeg(picture(150), dpi=(150, 150)), "path": f"{name}.jpg"} for name in "ab"]

@@ -202,6 +202,12 @@ class Quad:
         """Whether the text runs up or down the page."""
         return self.height > 1.5 * self.width
 
+    @property
+    def box(self) -> Box:
+        """The rectangle as if it were level."""
+        across, down = self.width / 2, self.height / 2
+        return Box(self.x - across, self.y - down, self.x + across, self.y + down)
+
 
 class Detector:
     """Detector of text in RGB images."""

@@ -171,6 +171,8 @@ def _remove_left_behind(model: Path) -> None:
 # Scripts of recognizers: first words of their characters' Unicode names.
 
 
+#: A character whose meaning is not known: of a font that names it wrongly, or that the recognizer leaves out.
+UNKNOWN = "\ufffd"
 #: Letters of any language's text.
 _SHARED = (
     *("FULLWIDTH", "HALFWIDTH", "FEMININE", "MASCULINE", "MICRO", "MATHEMATICAL", "MODIFIER", "SCRIPT"),

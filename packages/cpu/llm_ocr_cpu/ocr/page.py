@@ -10,7 +10,7 @@ import numpy as np
 from llm_ocr.types import Box, Line
 from llm_ocr_cpu.ocr import OcrPage
 from llm_ocr_cpu.ocr.detect import Detector, Pixels, Quad, parted_at_gutters
-from llm_ocr_cpu.ocr.languages import has_foreign_words
+from llm_ocr_cpu.ocr.languages import UNKNOWN, has_foreign_words
 from llm_ocr_cpu.ocr.leveling import bend_of, flattened, leveled, skew_of
 from llm_ocr_cpu.ocr.models import RecogniserModel
 from llm_ocr_cpu.ocr.recognise import (
@@ -40,6 +40,8 @@ _DENSE_SIDE = 3200
 _ROOM = 1.1
 #: Least ratio of the confidence of rows to that of the same letters as a standing line: digits are also read sideways.
 _AS_CLEAR = 0.9
+#: Share of glyphs without a character in a line from which the line is not read.
+_UNREAD_SHARE = 0.2
 #: Minimum range of pixel values on a page with text.
 _CONTRAST = 24
 
@@ -171,8 +173,7 @@ class PageReading:
             crop = cut_out(image, quad)
             reading = known.get(tight) or (self._read_standing(crop) if quad.tall else self.reader.read(crop))
             if not is_text(reading) or has_foreign_words(reading.text, self.reader.scripts):
-                across, down = tight.width / 2, tight.height / 2
-                unread.append(Box(tight.x - across, tight.y - down, tight.x + across, tight.y + down))
+                unread.append(tight.box)
             elif quad.tall and (rows := self._stacked(image, quad, crop, reading)):
                 for row, found in rows:
                     crop = cut_out(image, row)
@@ -180,7 +181,11 @@ class PageReading:
             elif quad.tall:
                 standing.append(standing_line(reading, quad))
             else:
-                lying += pieces(reading, measure(crop, reading), quad, crop.shape[1])
+                ink = measure(crop, reading)
+                if ink and ink.reading.text.count(UNKNOWN) > _UNREAD_SHARE * len(ink.reading.text):
+                    unread.append(tight.box)
+                else:
+                    lying += pieces(reading, ink, quad, crop.shape[1])
         return parted_at_gutters(compared(lying)) + standing, unread
 
     def _stacked(self, image: Pixels, quad: Quad, crop: Pixels, standing: Reading) -> list[tuple[Quad, Reading]]:

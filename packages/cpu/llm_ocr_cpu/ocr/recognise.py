@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from llm_ocr.results.joining import is_cjk
 from llm_ocr.types import Box, Line, Word
 from llm_ocr_cpu.ocr.detect import Pixels, Quad
-from llm_ocr_cpu.ocr.languages import SCRIPTS, logical, scripts_of
+from llm_ocr_cpu.ocr.languages import SCRIPTS, UNKNOWN, logical, scripts_of
 from llm_ocr_cpu.ocr.models import (
     RecogniserModel,
     alphabet_of,
@@ -182,6 +182,11 @@ _ASCENDER, _X_HEIGHT, _DESCENDER, _SQUARE = 0.72, 0.5, 0.21, 0.92
 _DESCENDING = frozenset("gjpqyQ,;()[]{}|/ç")
 _SMALL = frozenset("acegmnopqrsuvwxyzæœø")
 _BARS = frozenset("|｜丨")
+#: A glyph that the recognizer leaves out. Its least width and height and the gap between words in heights of the line's
+#: ink, the tolerance of the characters' centers in heights of the crop, and the fewest such glyphs without a character.
+_GLYPH, _TALL, _APART, _NEAR, _WORD = 0.25, 0.45, 0.2, 0.1, 4
+#: Characters of scripts whose letters may have several parts: Indic and others, and ideographs and all after them.
+_PARTED, _IDEOGRAPHS = (0x900, 0x1E00), 0x2E80
 _FLAT = frozenset(".,;:-–—_~=+<>·•'\"’‘“”´`*^°…")
 
 
@@ -218,7 +223,7 @@ def measure(crop: Pixels, reading: Reading) -> LineExtent | None:
     columns = np.flatnonzero(filled)
     if not len(columns):
         return None
-    reading = _without_bars(reading, walls, 0.4 * len(crop))
+    reading = _with_unread(_without_bars(reading, walls, 0.4 * len(crop)), dark, crop.shape[0])
     characters = [(c, x) for c, x in zip(reading.text, reading.centres, strict=True) if not c.isspace()]
     edges = np.flatnonzero(np.diff(np.concatenate(([1], filled.astype(np.int8), [1]))))
     empty = edges.reshape(-1, 2)
@@ -283,6 +288,38 @@ def _ink_rows(dark: NDArray[np.float32]) -> tuple[int, int]:
     return (top + int(rows[0]), top + int(rows[-1]) + 1) if len(rows) else (0, height)
 
 
+def _with_unread(reading: Reading, dark: NDArray[np.float32], height: int) -> Reading:
+    """Return the reading with `UNKNOWN` for glyphs that the recognizer leaves out.
+
+    It has no character for some letters, such as those of Vietnamese, and then sees nothing there. A word has such a
+    glyph if its ink has more parts than its reading has characters; letters that touch are one part. Characters of some
+    scripts have several parts.
+    """
+    if any(_PARTED[0] <= ord(c) < _PARTED[1] or ord(c) >= _IDEOGRAPHS for c in reading.text):
+        return reading
+    ink = dark > _INK
+    high, near = len(ink), _NEAR * height
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], ink.any(axis=0).astype(np.int8), [0])))).reshape(-1, 2)
+    apart = np.flatnonzero(edges[1:, 0] - edges[:-1, 1] >= _APART * high) + 1
+    read = list(zip(reading.text, reading.centres, reading.sure, strict=True))
+    for word in np.split(edges, apart):
+        known = sum(word[0, 0] - near <= x <= word[-1, 1] + near for c, x, _ in read if not c.isspace())
+        glyphs = [(start, end) for start, end in word.tolist() if end - start >= _GLYPH * high]
+        lacking = len(glyphs) - known
+        if lacking <= 0 or not (known or len(glyphs) >= _WORD):
+            continue
+        for start, end in glyphs:
+            rows = np.flatnonzero(ink[:, start:end].any(axis=1))
+            free = not any(start - near <= x <= end + near for x in reading.centres)
+            if lacking and free and rows[-1] - rows[0] >= _TALL * high:
+                read.append((UNKNOWN, (start + end) / 2, 0.0))
+                lacking -= 1
+    if len(read) == len(reading.text):
+        return reading
+    read.sort(key=lambda one: one[1])
+    return Reading("".join(c for c, _, _ in read), tuple(x for _, x, _ in read), tuple(sure for _, _, sure in read))
+
+
 def _widest(empty: NDArray[np.intp], left: float, right: float) -> tuple[float, float]:
     """Return the widest empty range that touches left..right, clipped to it."""
     first = int(np.searchsorted(empty[:, 1], left))
@@ -301,7 +338,7 @@ def _share_of_em(text: str) -> float:
     letters = [c for c in text if c not in _FLAT]
     if not letters:
         return _X_HEIGHT
-    if sum(ord(c) >= 0x2E80 for c in letters) * 3 > len(letters):
+    if sum(ord(c) >= _IDEOGRAPHS for c in letters) * 3 > len(letters):
         return _SQUARE
     tall = any(c not in _SMALL for c in letters)
     deep = any(c in _DESCENDING for c in letters)
@@ -491,7 +528,7 @@ def _missing_space(usual: Sequence[float], size: float) -> float:
 
 
 def _may_part(left: str, right: str) -> bool:
-    if ord(left) >= 0x2E80 or ord(right) >= 0x2E80 or (left.isdigit() and right.isdigit()):
+    if ord(left) >= _IDEOGRAPHS or ord(right) >= _IDEOGRAPHS or (left.isdigit() and right.isdigit()):
         return False
     return right not in _CLOSING and left not in _OPENING
 

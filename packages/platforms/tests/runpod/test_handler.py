@@ -84,6 +84,7 @@ def test_wrong_input_fails_the_job_and_the_worker_survives(api):
     assert (answer["status"], answer["output"]["warmup"]) == ("COMPLETED", True)
 
 
+@pytest.mark.slow
 def test_one_input_on_the_command_line(handler, small_examples):
     given = json.dumps({"input": {"images_base64": [b64(small_examples / "invoice.png")]}})
     run = Container(["python", handler, "--test_input", given], ENVIRONMENT)
