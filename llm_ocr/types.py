@@ -228,6 +228,7 @@ class Line:
     confidence: float = 1.0  # OCR only, 0..1
     scripts: tuple[Script, ...] = ()  # from left to right
     parts: tuple[Word, ...] = ()  # the words' parts of one size and baseline, if a word has several; from left to right
+    drawn: int = -1  # place in the order in which the file draws its text; -1: unknown, as in OCR
 
 
 @dataclass(frozen=True, slots=True)

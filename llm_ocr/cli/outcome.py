@@ -232,8 +232,7 @@ def status_text(status: "RunStatus", spent: Sequence["Spent"] = ()) -> str:
     skipped = ", ".join(f"{count} {name or 'without an extension'}" for name, count in status.skipped.items())
     scored, low = sum(status.quality), sum(status.quality[: round(DOUBTFUL * len(status.quality))])
     for repair in status.repairs:
-        unread = repair.pages - repair.read - repair.given_up
-        ending = " (unfinished: the same command continues, and repair --give-up ends it)" if unread > 0 else ""
+        ending = "" if repair.is_finished else " (unfinished: the same command continues, and repair --give-up ends it)"
         rows.append(("repair", with_flags(str(repair).removeprefix("repair ")) + ending))
     notes = (
         ("quality", f"{low:,} of {plural(scored, 'page')} below {DOUBTFUL:g}" if scored else ""),

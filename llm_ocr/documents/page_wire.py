@@ -171,11 +171,11 @@ def _line_to_wire(line: Line) -> list[Any]:
     parts = [[part.text, *_rounded(part.box), part.doubtful] for part in line.parts]
     links = [[index, word.link] for index, word in enumerate(line.words) if word.link]
     texts_of_words = [own, scripts, doubtful, faces, links, parts]
-    return [line.text, *_rounded(line.box), line.size, flags, line.confidence, words, *texts_of_words]
+    return [line.text, *_rounded(line.box), line.size, flags, line.confidence, line.drawn, words, *texts_of_words]
 
 
 def _line_from_wire(wire: Sequence[Any]) -> Line:
-    text, x0, y0, x1, y1, size, flags, confidence, boxes, own, scripts, doubtful, faces, links, pieces = wire
+    text, x0, y0, x1, y1, size, flags, confidence, drawn, boxes, own, scripts, doubtful, faces, links, pieces = wire
     texts = own if own is not None else text.split(" ")
     places, linked = {index: tuple(places) for index, places in doubtful}, dict(links)
     faces = faces * len(texts) if len(faces) == 1 else faces
@@ -190,7 +190,7 @@ def _line_from_wire(wire: Sequence[Any]) -> Line:
     raised = tuple(Script(*script) for script in scripts)
     parts = tuple(Word(part, Box(*box), tuple(unknown)) for part, *box, unknown in pieces)
     faces_of_line = bold, italic, mono, stacked, recurs
-    return Line(text, Box(x0, y0, x1, y1), size, words, *faces_of_line, confidence, raised, parts)
+    return Line(text, Box(x0, y0, x1, y1), size, words, *faces_of_line, confidence, raised, parts, drawn)
 
 
 def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:

@@ -21,14 +21,22 @@ _END = rf"(?:[eE]([+-]?\d{{1,2}})(?![^\W_]))?(\s?[%\u066a]|\s?[{_SIGNS}](?![\w.]
 _NUMBER = re.compile(rf"{_BEGIN}(\d+(?:[{_BETWEEN}]\d+)*){_END}")
 _SPACED = re.compile(rf"{_BEGIN}(\d{{1,3}}(?:[{_SPACES}]\d{{3}}(?!\d))+(?:[.,]\d+)?){_END}")
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:T00:00(?::00)?Z?)?")
-#: Rest of a number that continues before or after a place in a text.
-BEFORE = re.compile(rf"(?:[{_SIGNS}(]\s?)?(?:\d+[{_BETWEEN}])*\Z")
-AFTER = re.compile(rf"(?:[{_BETWEEN}]\d+)*(?:\s?[{_SIGNS}%\u066a](?![\w.]))?")
+#: Rest of a number that continues before or after a place in a text, and most characters before it.
+_BEFORE = re.compile(rf"(?:[{_SIGNS}(]\s?)?(?:\d+[{_BETWEEN}])*\Z")
+_AFTER = re.compile(rf"(?:[{_BETWEEN}]\d+)*(?:\s?[{_SIGNS}%\u066a](?![\w.]))?")
+_MOST_BEFORE = 40
 
 
 def letters_of(text: str) -> str:
     """Return the letters and digits of a text in one case, without markup."""
     return "".join(chunk.letters for chunk in chunks_of(plain(text)))
+
+
+def with_whole_numbers(text: str, start: int, end: int) -> str:
+    """Return a part of a text, with the rest of the numbers at its ends, their signs, and a percent sign."""
+    before = _BEFORE.search(text[max(0, start - _MOST_BEFORE) : start])
+    after = _AFTER.match(text, end)
+    return f"{before[0] if before else ''}{text[start:end]}{after[0] if after else ''}"
 
 
 def states(text: str, value: Any) -> bool:
@@ -42,8 +50,9 @@ def states(text: str, value: Any) -> bool:
     wanted = letters_of(value)
     if wanted in letters_of(text) or _words(value) <= _words(text):
         return True
-    with suppress(InvalidOperation):
-        return Decimal(value) in numbers_in(text)
+    if re.fullmatch(r"[+-]?[\d.]+", value):
+        with suppress(InvalidOperation):
+            return Decimal(value) in numbers_in(text)
     date = _DATE.fullmatch(value)
     return date is not None and _states_date(text, *map(int, date.groups()))
 
@@ -53,8 +62,8 @@ def numbers_in(text: str) -> set[Decimal]:
     found: set[Decimal] = set()
     for sign, digits, exponent, after in [*_NUMBER.findall(text), *_SPACED.findall(text)]:
         negative = bool(sign) or after.strip() in set(_SIGNS)
-        for number in (Decimal(reading).scaleb(int(exponent or 0)) for reading in _readings(digits)):
-            found.update({number, -number} if negative else {number})
+        for number in (Decimal(f"{reading}e{exponent or 0}") for reading in _readings(digits)):
+            found.update({number, number.copy_negate()} if negative else {number})
             if after and not negative:
                 found.add(number / 100)
     return found
@@ -78,10 +87,14 @@ def _states_date(text: str, year: int, month: int, day: int) -> bool:
     if day in numbers and month in numbers and (year in numbers or year % 100 in numbers):
         return True
     # The name of the month, in any language, is between the others or before the day.
-    years, days, name = rf"\b(?:{year}|{year % 100:02})\b", rf"(?<!\d)0?{day}(?!\d)", r"\D*[^\W\d_]{3}\D*"
+    years, days, name = rf"\b(?:{year}|{year % 100:02})\b", rf"(?<!\d)0?{day}(?!\d)", r"\D{0,30}[^\W\d_]{3}\D{0,30}"
     return any(
         re.search(pattern, text)
-        for pattern in (f"{days}{name}{years}", rf"[^\W\d_]{{3}}\D*{days}\D+{years}", f"{years}{name}{days}")
+        for pattern in (
+            f"{days}{name}{years}",
+            rf"[^\W\d_]{{3}}\D{{0,30}}{days}\D{{1,30}}{years}",
+            f"{years}{name}{days}",
+        )
     )
 
 

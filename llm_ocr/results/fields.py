@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.results.field_schema import Found, Node, Tree
-from llm_ocr.results.field_values import AFTER, BEFORE, letters_of, states
+from llm_ocr.results.field_values import letters_of, states, with_whole_numbers
 from llm_ocr.results.joining import is_cjk
 from llm_ocr.results.quality.text_layer import BlockText, texts_of
 from llm_ocr.types import FURNITURE, Block, BlockKind, Box, FieldsRecord, PageRecord, Reason, Status
@@ -126,9 +126,7 @@ class PageText:
         for block, group in groupby(words, key=lambda word: word.block):
             some = list(group)
             first, last = some[0], some[-1]
-            text = self._blocks[block].text
-            before, after = BEFORE.search(text[: first.start]), AFTER.match(text, last.end)
-            parts.append(text[before.start() if before else first.start : after.end() if after else last.end])
+            parts.append(with_whole_numbers(self._blocks[block].text, first.start, last.end))
         return Place(verified, None if box == WHOLE_PAGE else box, " ".join(parts))
 
 

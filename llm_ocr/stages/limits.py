@@ -268,6 +268,9 @@ class Limits:
         if status is not None:
             about = "about " if status.estimated else ""
             known.append(f"{status.pages.ended} of {about}{status.pages.expected} pages read")
+            for repair in status.repairs:
+                if not repair.is_finished:
+                    known.append(f"{repair.read} of {repair.pages} pages of the repair read again")
             if status.figures.expected:
                 known.append(f"{status.figures.ended} of {status.figures.expected} figures described")
             if status.fields.expected:

@@ -98,6 +98,10 @@ class RepairStatus:
     def better(self) -> int:
         return self.read - self.kept - self.equal
 
+    @property
+    def is_finished(self) -> bool:
+        return self.read + self.given_up >= self.pages
+
     def __str__(self) -> str:
         """Return `repair 0002: 10 pages read again with text_layer=never: 8 better, 2 kept`."""
         done = plural(self.pages, "page") if self.read >= self.pages else f"{self.read:,} of {self.pages:,} pages"

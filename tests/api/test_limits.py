@@ -107,6 +107,19 @@ def test_higher_limit_continues_and_no_page_is_lost_or_doubled(left, documents, 
     assert len(status["workers"]) >= 2
 
 
+def test_stopped_repair_says_how_many_of_its_pages_are_read(left, documents, server):
+    assert extract(documents, left, "--server-url", server.url, *PRICED).returncode == 0
+    chosen = left.parent / "chosen.txt"
+    chosen.write_text("\n".join(counts(left)))
+    limit = str(status_of(left)["cost"] + 1)
+    priced = ("--max-inflight-requests", "4", "--price-out", "1000", "--image-size", "300", "--render-workers", "1")
+    url = ("--server-url", server.url)
+    ended = cli("repair", "-w", left, "--pages-from", chosen, *url, *priced, "--max-cost", limit, cwd=left.parent)
+    assert ended.returncode == 5, said(ended)
+    read = re.search(rf"{PAGES} of {PAGES} pages read, (\d+) of {PAGES} pages of the repair read again", said(ended))
+    assert read is not None and 0 < int(read[1]) < PAGES, said(ended)
+
+
 @pytest.mark.slow
 def test_two_workers_with_leases_end_and_leave_no_lease(documents, tmp_path):
     workspace = tmp_path / "w"

@@ -649,7 +649,8 @@ class _Composer:
         parts = tuple(self._word([index]) for index in segment.words) if self._is_mixed(joined) else ()
         stacked = segment.turn == 90 and self._glyphs.styles[self._glyphs.style[self._first[order[0]]]].angle == 0
         around = self._around(order)
-        return Line(text, around, size, tuple(made), bold, italic, mono, stacked, scripts=scripts, parts=parts)
+        faces = bold, italic, mono, stacked
+        return Line(text, around, size, tuple(made), *faces, scripts=scripts, parts=parts, drawn=min(order))
 
     def _name_as_shown(self, joined: list[list[int]]) -> None:
         """Replace letters of other scripts that look like those of their words."""

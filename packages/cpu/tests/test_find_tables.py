@@ -747,3 +747,26 @@ def test_monospaced_column_next_to_equally_wide_words_is_no_code():
     heads = [line("File", 60, 106), line("Directory", 200, 106)]
     rules = [rule(50, y, 300, y) for y in (100, 122, 204)]
     assert only(page([*heads, *words], rules)).text.startswith("| File | Directory |")
+
+
+def test_a_caption_belongs_to_the_nearest_table():
+    upper, rules = booktabs([["Model", "Size", "Score"], ["small", "1.2", "0.81"], ["large", "33", "0.9"]])
+    down = 110
+    lower = [replace(one, box=replace(one.box, y0=one.box.y0 + down, y1=one.box.y1 + down), words=()) for one in upper]
+    moved = [replace(one, box=replace(one.box, y0=one.box.y0 + down, y1=one.box.y1 + down)) for one in rules]
+    caption = line("Table 3: Results of the larger models", 98, 192)
+    tables = find_tables(page([*upper, *lower, caption], [*rules, *moved]))
+    assert [table.caption for table in tables] == [frozenset(), {len(upper) + len(lower)}]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_rows_drawn_before_and_after_a_text_are_two_tables(apart):
+    cells = [["Name", "Type"], ["alpha", "word"], ["beta", "string"], ["gamma", "list"]]
+    xs, ys = [100, 200, 300], [100, 120, 140, 160, 180]
+    lines = cell_lines(cells, xs, ys)
+    text = line("A sentence in the other column of this page", 320, 103)
+    order = [*lines[:4], text, *lines[4:]] if apart else [*lines, text]
+    fills = [Path(Box(x0, y, x1, y + 20), None, (230, 230, 230), 5) for y in ys[:-1:2] for x0, x1 in pairwise(xs)]
+    drawn_lines = [replace(one, drawn=place) for place, one in enumerate(order)]
+    assert bool(find_tables(page(drawn_lines, fills))) is not apart
+    assert find_tables(page(drawn_lines, grid(xs, ys)))  # closed cells are evidence enough

@@ -312,3 +312,29 @@ def test_entries_of_an_index_side_by_side_are_columns():
     ]
     text = " ".join(block.text for block in page_blocks(page(lines), []))
     assert text.index("Cell15") < text.index("Rule10")
+
+
+def short_columns(*, by_rows: bool) -> PageContent:
+    """Two lines in each of two columns, drawn column after column, or row by row."""
+    left = [line("8 Empty deposit and city", 50, 104, size=13), line("The reservoir prepares this survey", 50, 124)]
+    right = [line("around each process before the decade,", 310, 100), line("because it moves every memory.", 310, 112)]
+    order = [0, 2, 1, 3] if by_rows else [0, 1, 2, 3]
+    lines = [replace(one, drawn=place) for place, one in zip(order, [*left, *right], strict=True)]
+    return page(lines)
+
+
+def test_two_lines_drawn_column_after_column_are_columns():
+    text = [block.text for block in page_blocks(short_columns(by_rows=False), [])]
+    assert "The reservoir prepares this survey around each process before the decade, because" in " ".join(text)
+
+
+def test_two_lines_drawn_row_by_row_are_read_across():
+    text = " ".join(block.text for block in page_blocks(short_columns(by_rows=True), []))
+    assert text.index("around") < text.index("The reservoir")
+
+
+def test_words_of_a_stretched_line_are_no_columns():
+    words = ["[4] W. Brendel and S. Todorovic.", "Learning spatiotemporal"]
+    lines = [line(words[0], 50, 100), line(words[1], 50 + 170, 100), line("graphs of human activities. " * 2, 50, 112)]
+    blocks = page_blocks(page(replace(one, drawn=place) for place, one in enumerate(lines)), [])
+    assert " ".join(" ".join(block.text for block in blocks).split()).startswith(" ".join(words))

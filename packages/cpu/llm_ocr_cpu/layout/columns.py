@@ -26,8 +26,13 @@ Bools = NDArray[np.bool_]
 _CELL_X, _CELL_Y, _MOST_X, _MOST_Y = 0.15, 0.4, 480, 320
 #: Minimum width of a gutter in cells (0.6 line heights minus rounding), and minimum number of adjacent rows.
 _WINDOW, _LEAST_ROWS = 3, 2.5
+#: Minimum number of adjacent rows of texts that the file draws one after the other, their mean characters, and the
+#: distance of a lower row in line heights.
+_DRAWN_ROWS, _DRAWN_CHARS, _LOWER = 0.8, 13, 0.5
 #: Limits for newspapers and padded OCR boxes, which leave less space; only a long gutter between many lines counts.
 _NARROW_WINDOW, _NARROW_LEAST_ROWS, _NARROW_LINES = 2, 10.0, 40
+#: Least number of rows relative to lines of a text whose rows have one piece each.
+_WHOLE = 0.8
 #: Share of a row covered by its pieces from which they are running text, not cells.
 _DENSE = 0.82
 _TRIES = 6
@@ -50,6 +55,7 @@ class Sheet:
     lower: Bools  # begins in lower case: continues the previous line
     listed: Bools  # begins with the sign of a list item, or is an entry of contents or an index
     mono: Bools  # monospaced, and no address of the web
+    drawn: Ints  # places in the drawing order of the file; -1: unknown
     rtl: bool
     worn: bool = False  # boxes are from poor OCR
 
@@ -130,6 +136,8 @@ def find_gutter(sheet: Sheet, ids: Ints) -> Gutter | None:
         found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS)
         if found is None and sheet.worn:
             found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS, pieces=True)
+    if found is None and (sheet.drawn[lines] >= 0).all():
+        found = _search(sheet, ids, grid, height, _WINDOW, _DRAWN_ROWS, drawn=True)
     return found
 
 
@@ -142,6 +150,7 @@ def _search(
     least_rows: float,
     *,
     pieces: bool = False,
+    drawn: bool = False,
 ) -> Gutter | None:
     if grid.ink.shape[1] <= window + 1:
         return None
@@ -158,7 +167,10 @@ def _search(
         middle = (low + high) // 2
         first, last = _extent(white[:, middle], int(score[:, middle].argmax()))
         gutter = _cut(sheet, ids, grid, middle + window / 2, first, last)
-        if are_columns(sheet, gutter.left, gutter.right, height):
+        if drawn:
+            if _are_drawn_apart(sheet, gutter, height):
+                return gutter
+        elif are_columns(sheet, gutter.left, gutter.right, height):
             return gutter
         if pieces and _are_running(sheet, gutter, height):
             return gutter
@@ -215,7 +227,7 @@ def _texture(sheet: Sheet, lines: Ints, height: float) -> _Texture:
     boxes = sheet.boxes[lines]
     widths, chars = boxes[:, 2] - boxes[:, 0], sheet.chars[lines].astype(np.float64)
     rows, row_of = np.unique(np.floor((boxes[:, 1] + boxes[:, 3]) / 2 / height), return_inverse=True)
-    if len(rows) < 0.8 * len(lines):  # several pieces per row: cells, or one text that OCR has split
+    if len(rows) < _WHOLE * len(lines):  # several pieces per row: cells, or one text that OCR has split
         extents = np.full(len(rows), -np.inf)
         np.maximum.at(extents, row_of, boxes[:, 2])
         starts = np.full(len(rows), np.inf)
@@ -272,6 +284,23 @@ def _are_running(sheet: Sheet, gutter: Gutter, height: float) -> bool:
     return all(texture.rows >= _MANY_ROWS and texture.running >= _RUNNING for texture in textures)
 
 
+def _are_drawn_apart(sheet: Sheet, gutter: Gutter, height: float) -> bool:
+    """Return whether both sides are text, and the file draws one of them, down to a lower row, before the other.
+
+    The cells of a table and the words of a stretched line are drawn row by row.
+    """
+    sides = [sheet.lines(side) for side in (gutter.left, gutter.right)]
+    if not all(map(len, sides)):
+        return False
+    first, second = reversed(sides) if sheet.rtl else sides
+    lowest, highest = sheet.boxes[first, 3].max(), sheet.boxes[second, 3].min()
+    if sheet.drawn[first].max() >= sheet.drawn[second].min() or lowest < highest + _LOWER * height:
+        return False
+    textures = [_texture(sheet, side, height) for side in sides]
+    whole = all(texture.rows >= _WHOLE * len(side) for texture, side in zip(textures, sides, strict=True))
+    return whole and min(texture.chars for texture in textures) >= _DRAWN_CHARS
+
+
 # Reading order: a page is split at its gutters repeatedly until every part is read from top to bottom. A gutter ends at
 # an element that crosses it. So a heading, figure, or table over several columns separates the content above from the
 # content below. Within a gutter's height, columns are read in sequence.
@@ -308,6 +337,7 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
     lower = [line.text[:1].islower() for line in lines] + others
     listed = [has_bullet(line.text) or _is_entry(line.text) for line in lines] + others
     mono = [line.mono and "://" not in line.text for line in lines] + others
+    drawn = [line.drawn for line in lines] + [-1] * len(others)
     return Sheet(
         edges,
         np.maximum(np.array(size, dtype=np.float64), 0.1),
@@ -315,6 +345,7 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
         np.array(lower, dtype=np.bool_),
         np.array(listed, dtype=np.bool_),
         np.array(mono, dtype=np.bool_),
+        np.array(drawn, dtype=np.int64),
         measures.rtl,
         measures.noisy,
     )

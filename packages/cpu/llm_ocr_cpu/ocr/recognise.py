@@ -184,7 +184,7 @@ _SMALL = frozenset("acegmnopqrsuvwxyzæœø")
 _BARS = frozenset("|｜丨")
 #: A glyph that the recognizer leaves out. Its least width and height and the gap between words in heights of the line's
 #: ink, the tolerance of the characters' centers in heights of the crop, and the fewest such glyphs without a character.
-_GLYPH, _TALL, _APART, _NEAR, _WORD = 0.3, 0.45, 0.2, 0.1, 4
+_GLYPH, _TALL, _APART, _NEAR, _WORD = 0.25, 0.45, 0.2, 0.1, 4
 #: Characters of scripts whose letters may have several parts: Indic and others, and ideographs and all after them.
 _PARTED, _IDEOGRAPHS = (0x900, 0x1E00), 0x2E80
 _FLAT = frozenset(".,;:-–—_~=+<>·•'\"’‘“”´`*^°…")
@@ -303,7 +303,7 @@ def _with_unread(reading: Reading, dark: NDArray[np.float32], height: int) -> Re
     apart = np.flatnonzero(edges[1:, 0] - edges[:-1, 1] >= _APART * high) + 1
     read = list(zip(reading.text, reading.centres, reading.sure, strict=True))
     for word in np.split(edges, apart):
-        known = sum(word[0, 0] - near <= x <= word[-1, 1] + near for _, x, _ in read)
+        known = sum(word[0, 0] - near <= x <= word[-1, 1] + near for c, x, _ in read if not c.isspace())
         glyphs = [(start, end) for start, end in word.tolist() if end - start >= _GLYPH * high]
         lacking = len(glyphs) - known
         if lacking <= 0 or not (known or len(glyphs) >= _WORD):

@@ -184,6 +184,8 @@ def _distance(line: Line, box: Box, *, above: bool) -> float:
 
 #: Maximum lines of a table on one page, and of a cell without rules on average; more are a map or a page of type.
 _MOST_LINES, _MOST_PER_CELL = 4000, 8
+#: Minimum characters of a line of running text, and overlap of two parts below each other in page units.
+_PROSE, _LAPPED = 30, 0.5
 
 
 class Finder:
@@ -195,6 +197,8 @@ class Finder:
             [(line.box.x0, line.box.y0, line.box.x1, line.box.y1) for line in content.lines], dtype=np.float64
         ).reshape(-1, 4)
         self.centres = (self.boxes[:, :2] + self.boxes[:, 2:]) / 2
+        self.drawn = np.array([line.drawn for line in content.lines], dtype=np.int64)
+        self.prose = np.array([len(line.text) >= _PROSE for line in content.lines], dtype=np.bool_)
         self.free = np.ones(len(content.lines), dtype=np.bool_)
         self.found: list[Region] = []
         self.fields: list[Box] = []
@@ -307,6 +311,8 @@ class Finder:
             box = box.union(self.content.lines[index].box)
         if is_page(table, box.area / max(self.content.width * self.content.height, 1e-6)):
             return False
+        if label != "ruled" and self._are_apart(members):
+            return False
         self.free[list(members)] = False
         if tracing():
             about = {"finder": label, "rows": table.rows, "columns": table.columns, "lines": len(members)}
@@ -327,6 +333,20 @@ class Finder:
         if len(members) > _MOST_LINES or self._drawn_in(box) > max(40, len(lines)):
             return True
         return covered > pictures or fields >= 2 or upright * 2 < len(lines)
+
+    def _are_apart(self, members: Sequence[int]) -> bool:
+        """Return whether the file draws text outside of the area between the lines of its upper and its lower part."""
+        if (self.drawn[members] < 0).any():
+            return False
+        order = np.argsort(self.drawn)
+        own = np.isin(order, members)
+        lines = self.boxes[order[own]]
+        others = (~own & self.prose[order]).cumsum()[own]  # number of other lines of text drawn before
+        for place in np.flatnonzero(np.diff(others)) + 1:
+            above, below = lines[:place], lines[place:]
+            if min(len(above), len(below)) > 1 and above[:, 3].max() <= below[:, 1].min() + _LAPPED:
+                return True
+        return False
 
     def _drawn_in(self, box: Box) -> int:
         """Return the number of curves and other complex shapes in the area: a chart or map has many."""
@@ -364,13 +384,21 @@ class Finder:
         return [piece for index in members for piece in line_pieces(index, lines[index])]
 
     def _captioned(self) -> list[Region]:
+        """Return the tables with their captions: each caption belongs to the nearest table, above or below."""
+        lines = self.content.lines
         taken = {index for region in self.found for index in region.lines}
-        finished = []
-        for region in sorted(self.found, key=lambda item: (item.box.y0, item.box.x0)):
-            caption = caption_beside(self.content.lines, region.box, taken, TABLE_CAPTION)
-            taken |= caption
-            finished.append(Region("table", region.box, region.lines, region.text, region.label, caption))
-        return finished
+        found = sorted(self.found, key=lambda item: (item.box.y0, item.box.x0))
+        options = []
+        for number, region in enumerate(found):
+            for above in (True, False):
+                if caption := caption_beside(lines, region.box, taken, TABLE_CAPTION, sides=(above,)):
+                    near = min(_distance(lines[index], region.box, above=above) for index in caption)
+                    options.append((near, not above, number, caption))
+        captions: dict[int, frozenset[int]] = {}
+        for _, _, number, caption in sorted(options, key=lambda option: option[:3]):
+            if number not in captions and not any(caption & other for other in captions.values()):
+                captions[number] = caption
+        return [replace(region, caption=captions.get(number, frozenset())) for number, region in enumerate(found)]
 
 
 def _outline(horizontal: Floats, vertical: Floats) -> Box:
