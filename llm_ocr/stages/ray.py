@@ -45,7 +45,7 @@ from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.recording import Recorded
 from llm_ocr.stages.rendering import Remote, passwords
 from llm_ocr.stages.servers import Engines, server_key
-from llm_ocr.stages.sharing import Sharing, Split, copy_markers, pages_stage
+from llm_ocr.stages.sharing import Sharing, Split, copy_markers, held, pages_stage
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Status, Unit, plural
 from llm_ocr.workspace import Workspace, library_version
@@ -590,7 +590,8 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
             progress.measure(crew.load)
     progress.begin(name, expected.pages, expected.done, estimated=bool(expected.estimated))
     while left:
-        await crew.run(units)
+        with held(job, name, key, alone=False):
+            await crew.run(units)
         before, left = left, await asyncio.to_thread(units.without_marker, name, published)
         aborted = [place for place in left if units.name(place) in crew.aborted]
         if aborted and aborted == left:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from llm_ocr.config.environment import environment
 from llm_ocr.config.groups import (
@@ -162,13 +162,36 @@ class Sharing:
             yield units[place]
 
 
+@contextlib.contextmanager
+def held(job: Job[Any], stage: str, key: str, *, alone: bool) -> Iterator[None]:
+    """Hold a stage of a local folder while the block runs: a command that takes all units excludes others.
+
+    Args:
+        job: The command.
+        stage: The stage.
+        key: The key of the command's settings.
+        alone: Whether the command shares the units with no other.
+
+    Raises:
+        WorkspaceError: Another command works on the stage, and would read the same pages.
+    """
+    with contextlib.ExitStack() as stack:
+        if isinstance(job.workspace.store, LocalStore):
+            other = stack.enter_context(job.workspace.store.held(f"{stage}-{key}", shared=not alone))
+            if other:
+                raise WorkspaceError(
+                    f"another command ({other}) works on {stage} of {job.workspace.url}: pages would be read twice",
+                    hint="Wait until it has ended, or end it. Commands share the pages of a folder if each of them "
+                    f"has `lease_seconds={DEFAULT_SECONDS:.0f}`.",
+                )
+        yield
+
+
 @contextlib.asynccontextmanager
 async def sharing(
     job: Job[LeaseSettings], split: Split, stage: str, key: str, read_with: str = ""
 ) -> AsyncIterator[Sharing]:
     """Open the `Sharing` of a stage. At the end of the block, leases are released.
-
-    In a local folder, a command that takes all units excludes others of the stage: they would read the same pages.
 
     Args:
         job: The command.
@@ -180,16 +203,7 @@ async def sharing(
     Raises:
         WorkspaceError: Another command works on the stage.
     """
-    store = job.workspace.store
-    with contextlib.ExitStack() as stack:
-        if isinstance(store, LocalStore):
-            other = stack.enter_context(store.held(f"{stage}-{read_with or key}", shared=not split.alone))
-            if other:
-                raise WorkspaceError(
-                    f"another command ({other}) works on {stage} of {job.workspace.url}: pages would be read twice",
-                    hint="Wait until it has ended, or end it. Commands share the pages of a folder if each of them "
-                    f"has `lease_seconds={DEFAULT_SECONDS:.0f}`.",
-                )
+    with held(job, stage, read_with or key, alone=split.alone):
         own = Sharing(job, split, stage, key)
         try:
             yield own

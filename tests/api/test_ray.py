@@ -22,10 +22,11 @@ from running import cli, environment, program, said, when
 
 import llm_ocr
 from llm_ocr.config.environment import quiet_ray
-from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError
+from llm_ocr.errors import LlmOcrError, MissingExtra, UsageError, WorkspaceError
 from llm_ocr.scheduling.leases import LEASE
 from llm_ocr.stages import ray
 from llm_ocr.stages.ray import Worker
+from llm_ocr.storage.local import LocalStore
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, newest_key
 from llm_ocr.workspace.publish import markers
@@ -215,6 +216,17 @@ def test_a_node_that_dies_costs_no_page(cluster, nodes, documents, server, local
     assert f"{PAGES}/{PAGES} pages, {PAGES} ok in" in run.stderr  # rows that were read twice are counted once
     same_as(local, workspace)
     assert before.items() <= attempts(workspace).items()
+
+
+def test_a_command_without_leases_excludes_the_cluster(cluster, nodes, documents, server, tmp_path):
+    workspace = tmp_path / "w"
+    settings = {"workspace": workspace, "server_url": server.url, **SMALL}
+    key = llm_ocr.extract(documents / "0.pdf", **settings).status.stages[EXTRACT].key
+    with (
+        LocalStore(workspace).held(f"{EXTRACT}-{key}", shared=False),
+        pytest.raises(WorkspaceError, match="another command"),
+    ):
+        llm_ocr.extract(documents, **settings, ray=cluster.address, ray_gpus=1)
 
 
 def test_describe_gives_the_same_captions(cluster, nodes, documents, server, local, tmp_path):
