@@ -185,6 +185,8 @@ _BARS = frozenset("|｜丨")
 #: A glyph that the recognizer leaves out. Its least width and height and the gap between words in heights of the line's
 #: ink, the tolerance of the characters' centers in heights of the crop, and the fewest such glyphs without a character.
 _GLYPH, _TALL, _APART, _NEAR, _WORD = 0.25, 0.45, 0.2, 0.1, 4
+#: Fewest such glyphs in a line.
+_SEVERAL = 2
 #: Characters of scripts whose letters may have several parts: Indic and others, and ideographs and all after them.
 _PARTED, _IDEOGRAPHS = (0x900, 0x1E00), 0x2E80
 _FLAT = frozenset(".,;:-–—_~=+<>·•'\"’‘“”´`*^°…")
@@ -314,7 +316,7 @@ def _with_unread(reading: Reading, dark: NDArray[np.float32], height: int) -> Re
             if lacking and free and rows[-1] - rows[0] >= _TALL * high:
                 read.append((UNKNOWN, (start + end) / 2, 0.0))
                 lacking -= 1
-    if len(read) == len(reading.text):
+    if len(read) < len(reading.text) + _SEVERAL:  # a letter of a known language may have a broken print
         return reading
     read.sort(key=lambda one: one[1])
     return Reading("".join(c for c, _, _ in read), tuple(x for _, x, _ in read), tuple(sure for _, _, sure in read))
