@@ -176,7 +176,7 @@ def test_unreadable_dataset_ends_the_run_and_fails_no_page(hub, tmp_path, monkey
         monkeypatch.delenv("HF_TOKEN")
     else:
         quick = RetryPolicy(tries=2, first=0.01, longest=0.02)
-        monkeypatch.setattr(files_of_rows.HubFiles.__init__, "__defaults__", (quick, None))
+        monkeypatch.setattr(files_of_rows, "RETRIES", quick)
         hub.server.faults.add(Fault("resolve", status=500, times=1000))
         monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)
     (found,) = everything(hub, tmp_path, asked)
