@@ -6,7 +6,7 @@ import time
 
 _log = logging.getLogger(__name__)
 
-#: Seconds of waiting from which a user is told.
+#: A wait of at least this many seconds is reported.
 _LONG = 5.0
 #: Seconds between two warnings: many threads wait for the same store.
 _EVERY = 30.0
@@ -34,5 +34,5 @@ class Notices:
         _log.warning("%s", text)
 
 
-#: Those of all stores of this process.
+#: The notices of all stores.
 NOTICES = Notices()

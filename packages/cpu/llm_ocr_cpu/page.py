@@ -31,8 +31,6 @@ FEW = 30
 _UNREADABLE, _LEGIBLE = 0.05, 0.85
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
 UNREAD = 5
-#: Fewest letters that the recognizer left out, and their share of the text, from which it does not know the language.
-_LACKING, _LACKING_SHARE = 3, 0.01
 
 GetRecogniser = Callable[[], "Recogniser"]
 
@@ -376,9 +374,7 @@ def _confidence(read: "OcrPage") -> float | None:
 
 def _script(read: "OcrPage") -> tuple[Status, Reason | None, str]:
     """Return the status for the script: in an unsupported script, most of the text, or some letters, are unreadable."""
-    text = "".join(line.text for line in read.lines)
-    lacking = text.count(UNKNOWN)
-    if lacking >= _LACKING and lacking > _LACKING_SHARE * len(text):
+    if lacking := sum(line.text.count(UNKNOWN) for line in read.lines):
         detail = f"{lacking} letters that OCR does not know; `ocr_language=NAME` or a model may read them"
         return Status.DEGRADED, Reason.SCRIPT_NOT_SUPPORTED, detail
     if len(read.unread) < UNREAD or len(read.unread) <= len(read.lines):

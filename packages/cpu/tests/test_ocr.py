@@ -42,15 +42,14 @@ def reading(text, *centres):
     ("crop", "read", "text"),
     [
         (glyphs(10, 25, 40, 55), reading("abcd", 16, 31, 46, 61), "abcd"),
-        (glyphs(10, 25, 40, 55), reading("abd", 16, 31, 61), "abd"),  # one may be a part of a broken letter
-        (glyphs(10, 25, 40, 55, 70), reading("abe", 16, 31, 76), "ab\ufffd\ufffde"),
+        (glyphs(10, 25, 40, 55), reading("abd", 16, 31, 61), "ab\ufffdd"),
         (glyphs(10, 25, 37, 55), reading("abcd", 16, 28, 40, 61), "abcd"),  # b and c touch
         (glyphs(10, 25, 70, 85), reading("a b", 16, 55, 91), "a\ufffd \ufffdb"),
         (glyphs(10, 25, 40, 100, 115, 130, 145), reading("abc", 16, 31, 46), "abc" + 4 * "\ufffd"),
         (glyphs(10, 60, 75), reading("bc", 66, 81), "bc"),  # a bullet is no letter
         (glyphs(10, 25, 40, 55), reading("川下", 23, 53), "川下"),
     ],
-    ids=["all", "one missing", "two missing", "touching", "at a space", "a word missing", "bullet", "ideographs"],
+    ids=["all", "one missing", "touching", "at a space", "a word missing", "bullet", "ideographs"],
 )
 def test_letters_that_ocr_leaves_out_are_marked(crop, read, text):
     measured = measure(crop, read)

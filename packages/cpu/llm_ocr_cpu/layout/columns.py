@@ -1,7 +1,8 @@
 """Find the columns and the reading order of a page."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,13 +132,14 @@ def find_gutter(sheet: Sheet, ids: Ints) -> Gutter | None:
     boxes = sheet.boxes[ids]
     height = float(np.median(sheet.size[lines]))
     grid = _grid(boxes, height)
-    found = _search(sheet, ids, grid, height, _WINDOW, _LEAST_ROWS)
+    search = partial(_search, sheet, ids, grid, height)
+    found = search(_WINDOW, _LEAST_ROWS, _are_columns)
     if found is None and len(lines) >= _NARROW_LINES:
-        found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS)
+        found = search(_NARROW_WINDOW, _NARROW_LEAST_ROWS, _are_columns)
         if found is None and sheet.worn:
-            found = _search(sheet, ids, grid, height, _NARROW_WINDOW, _NARROW_LEAST_ROWS, pieces=True)
+            found = search(_NARROW_WINDOW, _NARROW_LEAST_ROWS, _are_running)
     if found is None and (sheet.drawn[lines] >= 0).all():
-        found = _search(sheet, ids, grid, height, _WINDOW, _DRAWN_ROWS, drawn=True)
+        found = search(_WINDOW, _DRAWN_ROWS, _are_drawn_apart)
     return found
 
 
@@ -148,10 +150,9 @@ def _search(
     height: float,
     window: int,
     least_rows: float,
-    *,
-    pieces: bool = False,
-    drawn: bool = False,
+    parts: Callable[[Sheet, Gutter, float], bool],
 ) -> Gutter | None:
+    """Return the longest strip of white that parts two texts, according to `parts`."""
     if grid.ink.shape[1] <= window + 1:
         return None
     white, score = _strips(grid.ink, window)
@@ -167,12 +168,7 @@ def _search(
         middle = (low + high) // 2
         first, last = _extent(white[:, middle], int(score[:, middle].argmax()))
         gutter = _cut(sheet, ids, grid, middle + window / 2, first, last)
-        if drawn:
-            if _are_drawn_apart(sheet, gutter, height):
-                return gutter
-        elif are_columns(sheet, gutter.left, gutter.right, height):
-            return gutter
-        if pieces and _are_running(sheet, gutter, height):
+        if parts(sheet, gutter, height):
             return gutter
         margin = int(0.5 * height / grid.cell_x)
         best[max(0, low - margin) : high + margin + 1] = 0
@@ -240,11 +236,12 @@ def _texture(sheet: Sheet, lines: Ints, height: float) -> _Texture:
     return _Texture(float(chars.mean()), len(rows), full, float(sheet.lower[lines].mean()))
 
 
-def are_columns(sheet: Sheet, left: Ints, right: Ints, height: float) -> bool:
+def _are_columns(sheet: Sheet, gutter: Gutter, height: float) -> bool:
     """Return whether two neighbors are separate texts, not the cells of a table, form, or list.
 
     Cells share their baselines and are short. Columns of text have full lines, or their lines do not share baselines.
     """
+    left, right = gutter.left, gutter.right
     one, other = sheet.lines(left), sheet.lines(right)
     if not len(one) or not len(other):  # a figure or table next to text
         solid = [bool((sheet.chars[side] > -2).any()) for side in (left, right)]

@@ -14,6 +14,7 @@ from llm_ocr_cpu.ocr.languages import UNKNOWN, has_foreign_words
 from llm_ocr_cpu.ocr.leveling import bend_of, flattened, leveled, skew_of
 from llm_ocr_cpu.ocr.models import RecogniserModel
 from llm_ocr_cpu.ocr.recognise import (
+    LineExtent,
     Piece,
     Reader,
     Reading,
@@ -42,6 +43,8 @@ _ROOM = 1.1
 _AS_CLEAR = 0.9
 #: Share of glyphs without a character in a line from which the line is not read.
 _UNREAD_SHARE = 0.2
+#: Fewest letters that the recognizer left out, and their share of the text, from which it does not know the language.
+_LACKING, _LACKING_SHARE = 3, 0.01
 #: Minimum range of pixel values on a page with text.
 _CONTRAST = 24
 
@@ -165,7 +168,7 @@ class PageReading:
     def _read_all(
         self, image: Pixels, quads: Sequence[Quad], known: Mapping[Quad, Reading]
     ) -> tuple[list[Line], list[Box]]:
-        lying: list[Piece] = []
+        lying: list[tuple[Quad, Pixels, Reading, LineExtent | None]] = []
         standing: list[Line] = []
         unread: list[Box] = []
         for tight in quads:
@@ -177,7 +180,7 @@ class PageReading:
             elif quad.tall and (rows := self._stacked(image, quad, crop, reading)):
                 for row, found in rows:
                     crop = cut_out(image, row)
-                    lying += pieces(found, measure(crop, found), row, crop.shape[1])
+                    lying.append((row, crop, found, measure(crop, found)))
             elif quad.tall:
                 standing.append(standing_line(reading, quad))
             else:
@@ -185,8 +188,15 @@ class PageReading:
                 if ink and ink.reading.text.count(UNKNOWN) > _UNREAD_SHARE * len(ink.reading.text):
                     unread.append(tight.box)
                 else:
-                    lying += pieces(reading, ink, quad, crop.shape[1])
-        return parted_at_gutters(compared(lying)) + standing, unread
+                    lying.append((quad, crop, reading, ink))
+        text = "".join(ink.reading.text for *_, ink in lying if ink)
+        is_foreign = text.count(UNKNOWN) >= _LACKING and text.count(UNKNOWN) > _LACKING_SHARE * len(text)
+        read: list[Piece] = []
+        for quad, crop, reading, ink in lying:
+            if ink and ink.reading.text.count(UNKNOWN) == 1 and not is_foreign:  # a letter in broken print
+                ink = measure(crop, reading, marks=False)
+            read += pieces(reading, ink, quad, crop.shape[1])
+        return parted_at_gutters(compared(read)) + standing, unread
 
     def _stacked(self, image: Pixels, quad: Quad, crop: Pixels, standing: Reading) -> list[tuple[Quad, Reading]]:
         """Return the rows of a tall rectangle and their readings, if all are about as clear as one standing line."""

@@ -185,8 +185,6 @@ _BARS = frozenset("|｜丨")
 #: A glyph that the recognizer leaves out. Its least width and height and the gap between words in heights of the line's
 #: ink, the tolerance of the characters' centers in heights of the crop, and the fewest such glyphs without a character.
 _GLYPH, _TALL, _APART, _NEAR, _WORD = 0.25, 0.45, 0.2, 0.1, 4
-#: Fewest such glyphs in a line.
-_SEVERAL = 2
 #: Characters of scripts whose letters may have several parts: Indic and others, and ideographs and all after them.
 _PARTED, _IDEOGRAPHS = (0x900, 0x1E00), 0x2E80
 _FLAT = frozenset(".,;:-–—_~=+<>·•'\"’‘“”´`*^°…")
@@ -213,8 +211,8 @@ class LineExtent:
     stroke: float
 
 
-def measure(crop: Pixels, reading: Reading) -> LineExtent | None:
-    """Return the measurements; None for a crop without contrast."""
+def measure(crop: Pixels, reading: Reading, *, marks: bool = True) -> LineExtent | None:
+    """Return the measurements; None for a crop without contrast. `marks`: mark letters that the reading leaves out."""
     dark = _darkness(crop)
     if dark is None:
         return None
@@ -225,7 +223,9 @@ def measure(crop: Pixels, reading: Reading) -> LineExtent | None:
     columns = np.flatnonzero(filled)
     if not len(columns):
         return None
-    reading = _with_unread(_without_bars(reading, walls, 0.4 * len(crop)), dark, crop.shape[0])
+    reading = _without_bars(reading, walls, 0.4 * len(crop))
+    if marks:
+        reading = _with_unread(reading, dark, crop.shape[0])
     characters = [(c, x) for c, x in zip(reading.text, reading.centres, strict=True) if not c.isspace()]
     edges = np.flatnonzero(np.diff(np.concatenate(([1], filled.astype(np.int8), [1]))))
     empty = edges.reshape(-1, 2)
@@ -316,7 +316,7 @@ def _with_unread(reading: Reading, dark: NDArray[np.float32], height: int) -> Re
             if lacking and free and rows[-1] - rows[0] >= _TALL * high:
                 read.append((UNKNOWN, (start + end) / 2, 0.0))
                 lacking -= 1
-    if len(read) < len(reading.text) + _SEVERAL:  # a letter of a known language may have a broken print
+    if len(read) == len(reading.text):
         return reading
     read.sort(key=lambda one: one[1])
     return Reading("".join(c for c, _, _ in read), tuple(x for _, x, _ in read), tuple(sure for _, _, sure in read))

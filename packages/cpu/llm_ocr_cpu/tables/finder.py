@@ -342,11 +342,10 @@ class Finder:
         own = np.isin(order, members)
         lines = self.boxes[order[own]]
         others = (~own & self.prose[order]).cumsum()[own]  # number of other lines of text drawn before
-        for place in np.flatnonzero(np.diff(others)) + 1:
-            above, below = lines[:place], lines[place:]
-            if min(len(above), len(below)) > 1 and above[:, 3].max() <= below[:, 1].min() + _LAPPED:
-                return True
-        return False
+        places = np.flatnonzero(np.diff(others)) + 1
+        places = places[(places > 1) & (places < len(lines) - 1)]
+        ends, starts = np.maximum.accumulate(lines[:, 3]), np.minimum.accumulate(lines[::-1, 1])[::-1]
+        return bool((ends[places - 1] <= starts[places] + _LAPPED).any())
 
     def _drawn_in(self, box: Box) -> int:
         """Return the number of curves and other complex shapes in the area: a chart or map has many."""
