@@ -8,9 +8,9 @@ without one, which are judged by their ink and by OCR. Good answers are the exac
 and what the embedded engine read, if it is at least `SIMILAR` to the truth. `DAMAGES` puts one fault into each answer.
 All of it is repeatable. Of real documents, the exact text is not known: good answers are what the embedded engine read.
 
-An answer is found if its page becomes `degraded` for unread ink or unsupported text at the default limits. It is marked
-if a place that the ledger names is that of the fault. Faults in good answers that are already blamed do not count.
-Pages that an evidence cannot verify, such as scans in a script that OCR does not read, are counted apart.
+An answer is found if its page becomes `degraded` for unread ink, unsupported text, or its order at the default limits.
+It is marked if a place that the ledger names is that of the fault. Faults in good answers that are already blamed do
+not count. Pages that an evidence cannot verify, such as scans in a script that OCR does not read, are counted apart.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +58,15 @@ COLUMN = 0.25
 LETTERS = (10, 30)
 #: Share of the page that a cut edge takes away.
 EDGE = 0.15
+#: Height of a line of the page.
+HEIGHT = 0.0165
 #: Similarity to the truth from which the embedded engine's answer is a good one.
 SIMILAR = 0.97
 #: Characters of an answer that can be damaged.
 ENOUGH = 400
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+_CELL = re.compile(r"<t[dh].*?</t[dh]>", re.DOTALL)
+_SPANS = re.compile(r'span="?[2-9]')
 _SPANS_ROWS = re.compile(r'rowspan="?[2-9]')
 #: Pages of each real document.
 DOCUMENT_PAGES = "1-6"
@@ -153,12 +158,8 @@ def omitted_paragraph(blocks: Blocks, rng: random.Random, other: Blocks) -> Dama
 
 def omitted_column(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
     """Leave out one of two columns."""
-    told = [(number, block) for number, block in enumerate(blocks) if _told(block)]
-    sides = [[n for n, block in told if block.box.x1 < 0.55], [n for n, block in told if block.box.x0 > 0.45]]
-    least = COLUMN * len(_text_of(blocks))
-    if any(sum(len(blocks[number].text) for number in side) < least for side in sides):
-        return None
-    return _without(blocks, sides, rng)
+    sides = _columns(blocks)
+    return None if sides is None else _without(blocks, sides, rng)
 
 
 def omitted_table(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
@@ -212,6 +213,81 @@ def cut_edge(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | Non
     return Damaged(tuple(kept), lost=tuple(lost)) if gone >= LINE else None
 
 
+def swapped_paragraphs(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Write a paragraph of two or more lines before the one above it."""
+    long = [_runs(block) and len(block.text) >= 2 * LINE for block in blocks]
+    places = [number for number, both in enumerate(pairwise(long)) if all(both)]
+    if not places:
+        return None
+    at = rng.choice(places)
+    upper, lower = blocks[at : at + 2]
+    return Damaged((*blocks[:at], lower, upper, *blocks[at + 2 :]), f"{upper.text} {lower.text}")
+
+
+def swapped_lines(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Write two lines of a paragraph in the wrong order."""
+    places = [number for number, block in enumerate(blocks) if _runs(block) and len(_drawn_lines(block)) > 3]
+    if not places:
+        return None
+    number = rng.choice(places)
+    lines = _drawn_lines(blocks[number])
+    at = rng.randrange(len(lines) - 1)
+    lines[at : at + 2] = lines[at + 1], lines[at]
+    return Damaged(_with(blocks, number, " ".join(lines)), blocks[number].text)
+
+
+def read_across(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Write the lines of two columns in turns as one paragraph."""
+    sides = _columns(blocks)
+    if sides is None:
+        return None
+    columns = [[line for number in side for line in _drawn_lines(blocks[number])] for side in sides]
+    text = " ".join(line for row in zip_longest(*columns, fillvalue="") for line in row if line)
+    first, *more = sorted(number for side in sides for number in side)
+    box = blocks[first].box
+    for number in more:
+        box = box.union(blocks[number].box)
+    one = replace(blocks[first], kind=BlockKind.TEXT, text=text, box=box)
+    changed = [one if number == first else block for number, block in enumerate(blocks) if number not in more]
+    return Damaged(tuple(changed), text)
+
+
+def columns_in_turns(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Write the blocks of two columns in turns."""
+    sides = _columns(blocks)
+    if sides is None or min(map(len, sides)) < 2:
+        return None
+    turns = [number for pair in zip_longest(*sides) for number in pair if number is not None]
+    changed = list(blocks)
+    for place, number in zip(sorted(turns), turns, strict=True):
+        changed[place] = blocks[number]
+    return Damaged(tuple(changed), " ".join(blocks[number].text for number in turns))
+
+
+def swapped_cells(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Write two columns of a table in the wrong order below its first row."""
+
+    def swapped(rows: list[list[str]]) -> None:
+        at = rng.randrange(1, len(rows[0]) - 1)
+        for row in rows[1:]:
+            row[at : at + 2] = row[at + 1], row[at]
+
+    return _with_rows(blocks, rng, 3, swapped)
+
+
+def lowered_cells(blocks: Blocks, rng: random.Random, other: Blocks) -> Damaged | None:
+    """Write the cells of a column one row lower, from some row on; the last one gets a row of its own."""
+
+    def lowered(rows: list[list[str]]) -> None:
+        column, first = rng.randrange(1, len(rows[0])), rng.randrange(1, len(rows) - 1)
+        rows.append(["<td></td>"] * len(rows[0]))
+        for upper, lower in reversed([*pairwise(rows[first:])]):
+            lower[column] = upper[column]
+        rows[first][column] = "<td></td>"
+
+    return _with_rows(blocks, rng, 2, lowered)
+
+
 Damage = Callable[[Blocks, random.Random, Blocks], Damaged | None]
 DAMAGES: dict[str, Damage] = {
     "sentence invented": sentence,
@@ -225,6 +301,12 @@ DAMAGES: dict[str, Damage] = {
     "table omitted": omitted_table,
     f"table row omitted, {LETTERS[0]} to {LETTERS[1] - 1} letters": omitted_row,
     "page edge omitted": cut_edge,
+    "two lines swapped": swapped_lines,
+    "two paragraphs swapped": swapped_paragraphs,
+    "read across columns": read_across,
+    "blocks of two columns in turns": columns_in_turns,
+    "columns of a table swapped": swapped_cells,
+    "cells of a table one row lower": lowered_cells,
 }
 BLANK = "page invented on a blank leaf"
 
@@ -245,12 +327,43 @@ def _places(block: Block) -> tuple[Box, ...]:
     return block.box, *block.continued
 
 
+def _columns(blocks: Blocks) -> list[list[int]] | None:
+    """Return the blocks of the left and the right column; None for a page without two."""
+    told = [(number, block) for number, block in enumerate(blocks) if _told(block)]
+    sides = [[n for n, block in told if block.box.x1 < 0.55], [n for n, block in told if block.box.x0 > 0.45]]
+    least = COLUMN * len(_text_of(blocks))
+    return None if any(sum(len(blocks[n].text) for n in side) < least for side in sides) else sides
+
+
+def _drawn_lines(block: Block) -> list[str]:
+    """Return the text of a block in pieces of about a line on the page."""
+    return _lines_of(block.text, round(len(block.text) * HEIGHT / max(HEIGHT, block.box.height)))
+
+
 def _ends(text: str) -> list[int]:
     return [found.end() for found in re.finditer(r"[.!?](?=\s|$)", text)]
 
 
 def _with(blocks: Blocks, number: int, text: str) -> Blocks:
     return (*blocks[:number], replace(blocks[number], text=text), *blocks[number + 1 :])
+
+
+def _with_rows(
+    blocks: Blocks, rng: random.Random, width: int, change: Callable[[list[list[str]]], None]
+) -> Damaged | None:
+    """Change the cells of a table without spans that has four or more rows, and `width` or more columns."""
+    tables = {}
+    for number, block in enumerate(blocks):
+        rows = [_CELL.findall(row) for row in _ROW.findall(block.text)]
+        if len(rows) > 3 and len(set(map(len, rows))) == 1 and len(rows[0]) >= width and not _SPANS.search(block.text):
+            tables[number] = rows
+    if not tables:
+        return None
+    number = rng.choice(list(tables))
+    rows = tables[number]
+    change(rows)
+    text = "<table>" + "".join(f"<tr>{''.join(row)}</tr>" for row in rows) + "</table>"
+    return Damaged(_with(blocks, number, text), text)
 
 
 def _without(blocks: Blocks, groups: Sequence[Sequence[int]], rng: random.Random) -> Damaged | None:
@@ -584,7 +697,7 @@ def _faults(sample: Sample, style: str, evidence: Verify, others: Sequence[Block
 def _verdict(page: Page, attempt: Attempt, evidence: Verify) -> tuple[bool, Ledger | None, str]:
     """Return whether the ledger degrades a page with an answer, the ledger, and the details."""
     result, _, ledger = rated(page, attempt, Limits(verify=evidence), transcribed=True)
-    return result.reason in (Reason.UNREAD, Reason.UNSUPPORTED), ledger, result.detail
+    return result.reason in (Reason.UNREAD, Reason.UNSUPPORTED, Reason.LOW_QUALITY), ledger, result.detail
 
 
 def _is_marked(ledger: Ledger | None, bad: Damaged, answer: Blocks) -> bool:

@@ -22,7 +22,11 @@ Verify = Literal["ink", "layer", "ocr"]
 
 
 def account(
-    evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText], verify: Verify = "layer"
+    evidence: Evidence,
+    attempt: Attempt,
+    texts: Sequence[BlockText],
+    verify: Verify = "layer",
+    moved: Sequence[Span] = (),
 ) -> Ledger | None:
     """Return the ledger of a page. Takes about 6 ms of a core.
 
@@ -31,6 +35,7 @@ def account(
         attempt: The answer. Blocks without a place, which cover the page, are compared with the page as a whole.
         texts: The texts of its blocks.
         verify: Which evidence is used for the text.
+        moved: Places of text where the page has other text. They are unsupported there, but in no share.
 
     Returns:
         The ledger; None if the ink is unknown.
@@ -75,7 +80,7 @@ def account(
         unsupported_share=round(float(unsupported.share), 4),
         furniture_share=round(float((black & furniture).sum() / max(1, total)), 4),
         unread=tuple(Box(*(round(side, 4) for side in (box.x0, box.y0, box.x1, box.y1))) for box in unread.boxes),
-        unsupported=_joined(unsupported.spans, texts),
+        unsupported=_joined([*unsupported.spans, *moved], texts),
         verified_by="layer" if by_layer else "ocr" if ocr else "ink",
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 
 #: Increased when a change gives the same answers other scores: with a minimum quality, it is in the key.
-VERSION = 13
+VERSION = 14
 #: Score below which a page is `degraded`: its text is wrong, missing, or misplaced. With a text layer, no good answer
 #: of `benchmarks/quality.py` is below.
 LOW = 0.3
@@ -21,6 +21,7 @@ LOW_OF_MODEL = 0.2
 READ = "read"  # of the page's ink and text layer, in the answer
 SUPPORTED = "supported"  # of the answer, by ink and text layer
 ORDER = "order"  # of its chunks in order, by their positions in the layer
+PLACED = "placed"  # of the answer, where the page has no other text
 SEQUENCE = "sequence"  # the same, by the boxes of blocks
 UNREPEATED = "unrepeated"  # of the answer, outside of loops
 READABLE = "readable"  # of its characters, with a meaning
@@ -34,6 +35,7 @@ _SCALES: Mapping[str, tuple[float, float]] = {
     READ: (1.0, 5.5),
     SUPPORTED: (1.0, 2.7),
     ORDER: (0.95, 3.0),
+    PLACED: (1.0, 50.0),
     SEQUENCE: (0.75, 3.0),
     UNREPEATED: (1.0, 4.0),
     READABLE: (1.0, 15.0),
@@ -60,6 +62,7 @@ _WORDS: Mapping[str, str] = {
     READ: "text on the page that was not read: {lack}",
     SUPPORTED: "text that nothing on the page supports: {lack}",
     ORDER: "text out of column order, by the text layer: {lack}",
+    PLACED: "text where the page has other text: {lack}",
     SEQUENCE: "blocks out of column order: {lack}",
     UNREPEATED: "repeated text: {lack}",
     READABLE: "unreadable characters: {lack}",
@@ -75,7 +78,7 @@ def what_is_wrong(parts: Mapping[str, float]) -> str:
     return "; ".join(
         _WORDS[name].format(lack=percent(1 - parts[name]), share=percent(parts[name]))
         for scaled, name in bad
-        if scaled < _DESCRIBED
+        if scaled < _DESCRIBED or (name == PLACED and scaled < 1)
     )
 
 

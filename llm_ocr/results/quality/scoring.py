@@ -14,6 +14,7 @@ from llm_ocr.results.quality import (
     LOW,
     LOW_OF_MODEL,
     ORDER,
+    PLACED,
     READ,
     READABLE,
     SEQUENCE,
@@ -24,17 +25,10 @@ from llm_ocr.results.quality import (
     percent,
     what_is_wrong,
 )
-from llm_ocr.results.quality.tables import table_parts
-from llm_ocr.results.quality.text_layer import (
-    ASIDE,
-    Chunk,
-    chunks_of,
-    in_order,
-    is_true,
-    layer_order,
-    texts_of,
-)
-from llm_ocr.types import Attempt, Block, Evidence, Ledger, Page, Quality, Reason, Status, plural
+from llm_ocr.results.quality.order import ASIDE, in_order, layer_order, misplaced, visits_of
+from llm_ocr.results.quality.tables import misplaced_rows, table_parts
+from llm_ocr.results.quality.text_layer import Chunk, chunks_of, is_true, texts_of
+from llm_ocr.types import Attempt, Block, Evidence, Ledger, Page, Quality, Reason, Span, Status, plural
 
 if TYPE_CHECKING:
     from llm_ocr.results.ledger import Verify
@@ -150,14 +144,24 @@ def score(page: Page, attempt: Attempt, verify: "Verify" = "layer") -> tuple[Qua
     printed = "\n".join(text for text, _ in evidence.lines) if layer else ""
     parts = answer_parts(attempt, "\n".join(entry.text for entry in texts), chunks, printed)
     parts |= table_parts(texts)
+    lines = list(evidence.lines) if layer else []
+    if verify == "ocr" and not layer and evidence.ocr:
+        lines = [(line.text, line.box) for line in evidence.ocr.lines]
+    visits = visits_of(lines, texts) if lines else []
+    moved: list[Span] = []
+    if visits and verify != "ink":
+        turned = [(text, box.turned(attempt.rotation)) for text, box in lines]
+        moved = [*misplaced(turned, texts, visits, drawn=layer), *misplaced_rows(turned, texts, level=layer)]
+        size = sum(len(entry.text) for entry in texts)
+        parts[PLACED] = 1 - sum(span.end - span.start for span in moved) / size
     if layer:
-        order = layer_order(evidence, texts)
+        order = layer_order(evidence, texts, visits)
     else:  # that of the longer blocks with known positions
         longer = [block for block in attempt.blocks if block.kind not in ASIDE and len(block.text) >= _PARAGRAPH]
         order = in_order([(block.text, block.box) for block in longer if block.box.area < 1])
     if order is not None:
         parts[ORDER if layer else SEQUENCE] = order
-    ledger = account(evidence, attempt, texts, verify)
+    ledger = account(evidence, attempt, texts, verify, moved)
     if ledger is not None and page.content is not None and page.content.with_invisible:
         ledger = replace(ledger, unsupported_share=0.0, unsupported=())  # the user wants text without ink
     if ledger is not None:
@@ -249,7 +253,8 @@ def rated(
         page: The page, with its evidence.
         attempt: The answer.
         limits: Without a minimum quality, a model's answer must follow the order of a true text layer by
-            `LOW_OF_MODEL`. The minimum of the embedded engine is always `LOW`.
+            `LOW_OF_MODEL`, and have no text where the page has other text, which is demanded of the embedded engine,
+            too. The minimum of the embedded engine is always `LOW`.
         transcribed: Whether a model was asked for the page's own text. A user's prompt may demand another text. Its
             answers have no limit but the minimum quality, and must be empty for a blank page.
     """
@@ -265,13 +270,15 @@ def rated(
     elif transcribed or attempt.source != "model":
         found = limits.unbalanced(ledger, attempt.blocks)
     if found is None:
+        is_misplaced = quality.parts.get(PLACED, 1.0) < 1
         if attempt.source != "model":
-            low = quality.score < LOW
+            low = quality.score < LOW or is_misplaced
         elif limits.min_quality is not None:
             low = quality.score < limits.min_quality
         else:
             order = on_scale(ORDER, quality.parts.get(ORDER, 1.0))
-            low = transcribed and order < LOW_OF_MODEL and sum(len(text) for text, _ in evidence.lines) >= _ENOUGH_LAYER
+            enough = sum(len(text) for text, _ in evidence.lines) >= _ENOUGH_LAYER
+            low = transcribed and (is_misplaced or (order < LOW_OF_MODEL and enough))
         found = (Reason.LOW_QUALITY, what_is_wrong(quality.parts)) if low else None
     if found is None:
         return attempt, quality, ledger

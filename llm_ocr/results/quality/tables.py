@@ -1,15 +1,17 @@
-"""Judge the structure of an answer's tables: text columns and forms read as tables are defects."""
+"""Judge an answer's tables: text columns and forms read as tables, and cells in wrong places, are defects."""
 
 import html
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from llm_ocr.results.quality import TABULAR
-from llm_ocr.results.quality.text_layer import BlockText, size_of
-from llm_ocr.types import BlockKind
+from llm_ocr.results.quality.text_layer import BlockText, plain, size_of, words_of
+from llm_ocr.types import BlockKind, Box, Span
 
 _ROW = re.compile(r"<tr[^>]{0,300}>", re.IGNORECASE)
 _CELL = re.compile(r"<t[dh]\b([^>]{0,300})>([^<]*(?:<(?!/?t[dhr]\b)[^<]*)*)", re.IGNORECASE)
@@ -30,6 +32,8 @@ _EMPTY = 0.5
 _GRID = 0.3
 #: Share of the page from which a table is likely to be the page's layout, and the weight of its defects then.
 _COVERING, _WEIGHT = 0.6, 2.0
+#: Fewest letters of a cell that is looked up in other rows.
+_LEAST_CELL = 2
 #: Maximum cells that are judged.
 _MOST = 20_000
 
@@ -65,20 +69,123 @@ def _defect(text: str, area: float) -> float:
 
 
 def _rows(text: str) -> list[list[_Cell]]:
+    return [row for _, row in _placed_rows(text)]
+
+
+def _placed_rows(text: str) -> list[tuple[tuple[int, int], list[_Cell]]]:
+    """Return the places and cells of the rows of a table."""
+    rows: list[tuple[tuple[int, int], list[_Cell]]] = []
     if "<t" in text.lower():
-        rows: list[list[_Cell]] = []
-        for row in _ROW.split(text)[1:]:
-            rows.append([])
-            for attributes, inner in _CELL.findall(row):
+        starts = [found.start() for found in _ROW.finditer(text)]
+        for place in pairwise([*starts, len(text)]):
+            cells = []
+            for attributes, inner in _CELL.findall(text[slice(*place)]):
                 spans = {name.lower(): max(1, int(number)) for name, number in _SPAN.findall(attributes)}
                 words = html.unescape(_TAG.sub(" ", inner)).strip()
-                rows[-1].append(_Cell(words, spans.get("col", 1), spans.get("row", 1)))
+                cells.append(_Cell(words, spans.get("col", 1), spans.get("row", 1)))
+            rows.append((place, cells))
         return rows
-    lines = [line.strip() for line in text.split("\n") if "|" in line and not _RULER.fullmatch(line)]
-    return [
-        [_Cell(part.replace("<br>", " ").strip(), 1, 1) for part in _BAR.split(line.removeprefix("|"))[:-1]]
-        for line in lines
-    ]
+    start = 0
+    for whole in text.split("\n"):
+        line = whole.strip()
+        if "|" in line and not _RULER.fullmatch(line):
+            parts = _BAR.split(line.removeprefix("|"))[:-1]
+            place = start, start + len(whole)
+            rows.append((place, [_Cell(part.replace("<br>", " ").strip(), 1, 1) for part in parts]))
+        start += len(whole) + 1
+    return rows
+
+
+class _Found(NamedTuple):
+    """Row of a table that the page has: the words of its cells, and the words of the page at its height."""
+
+    cells: list[list[str]]
+    words: list[str]
+
+
+def misplaced_rows(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText], *, level: bool) -> list[Span]:
+    """Return the places of table rows whose cells are in the wrong columns or rows.
+
+    The cells of a row must be in one height of the page, in their order. A cell is in the wrong row if the height of
+    its row lacks it, and that of the row above or below has it without a cell for it there.
+
+    Args:
+        lines: Texts and relative boxes of the page's lines, in the answer's orientation.
+        texts: The texts of the answer's blocks.
+        level: Whether the lines of a row have one height. On scans, which may be skewed, only columns are compared.
+    """
+    tables = [(number, entry.block.text) for number, entry in enumerate(texts) if entry.block.kind is BlockKind.TABLE]
+    if not tables:
+        return []
+    heights = _heights(lines)
+    having: dict[str, list[int]] = {}
+    for number, words in enumerate(heights):
+        for word in dict.fromkeys(words):
+            having.setdefault(word, []).append(number)
+    found = []
+    for block, text in tables:
+        rows = _placed_rows(text)
+        if sum(len(row) for _, row in rows) > _MOST:
+            continue
+        placed = [_place_of(row, heights, having) for _, row in rows]
+        for number, ((start, end), row) in enumerate(zip((place for place, _ in rows), placed, strict=True)):
+            others = (*placed[max(0, number - 1) : number], *placed[number + 1 : number + 2]) if level else ()
+            if row and (
+                not _is_in_order(row.cells, row.words) or any(other and _is_from(other, row) for other in others)
+            ):
+                found.append(Span(block, start, end))
+    return found
+
+
+def _heights(lines: Sequence[tuple[str, Box]]) -> list[list[str]]:
+    """Return the words of the page at each height, from left to right; none that are written to the left."""
+    rows: list[list[tuple[str, Box]]] = []
+    for line in sorted(lines, key=lambda line: line[1].centre[1]):
+        first = rows[-1][0][1] if rows else line[1]
+        if rows and line[1].centre[1] < first.centre[1] + min(first.height, line[1].height) / 2:
+            rows[-1].append(line)
+        else:
+            rows.append([line])
+    words = [[word for text, _ in sorted(row, key=lambda line: line[1].x0) for word in words_of(text)] for row in rows]
+    return [row for row in words if not any(unicodedata.bidirectional(word[0]) in ("R", "AL") for word in row)]
+
+
+def _place_of(row: Sequence[_Cell], heights: Sequence[list[str]], having: Mapping[str, list[int]]) -> _Found | None:
+    """Return the height that has most letters of a row, and more than half; preferably with its cells in order."""
+    cells = [words for cell in row if (words := words_of(plain(cell.text)))]
+    best, chosen = (0, False), None
+    for number in sorted({number for cell in cells for number in having.get(cell[0], ())}):
+        words = heights[number]
+        here = [cell for cell in cells if _starts(cell, words)]
+        rank = sum(len("".join(cell)) for cell in here), _is_in_order(cells, words)
+        if len(here) > 1 and rank > best:
+            best, chosen = rank, words
+    if chosen is None or 2 * best[0] <= sum(len("".join(cell)) for cell in cells):
+        return None
+    return _Found(cells, chosen)
+
+
+def _starts(cell: Sequence[str], words: Sequence[str]) -> list[int]:
+    """Return where the words of a cell are in words of the page."""
+    size = len(cell)
+    return [at for at in range(len(words) - size + 1) if words[at] == cell[0] and words[at : at + size] == cell]
+
+
+def _is_in_order(cells: Sequence[list[str]], words: Sequence[str]) -> bool:
+    """Return whether the cells that both the row and the page have once are in order."""
+    places = [_starts(cell, words) for cell in cells if cells.count(cell) == 1]
+    once = [some[0] for some in places if len(some) == 1]
+    return once == sorted(once)
+
+
+def _is_from(other: _Found, row: _Found) -> bool:
+    """Return whether a row has a cell of another row."""
+    return any(
+        not _starts(cell, row.words)
+        and len("".join(cell)) >= _LEAST_CELL
+        and len(_starts(cell, other.words)) > other.cells.count(cell)
+        for cell in row.cells
+    )
 
 
 def _prose(rows: Sequence[Sequence[_Cell]]) -> int:

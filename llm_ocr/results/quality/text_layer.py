@@ -6,12 +6,11 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import compress, pairwise
+from itertools import compress
 from operator import not_
-from typing import TYPE_CHECKING
 
 from llm_ocr.documents.text_layer import LIE, suspicious
-from llm_ocr.types import FURNITURE, SCAN, Attempt, Block, BlockKind, Box, Evidence, Line, PageContent
+from llm_ocr.types import SCAN, Attempt, Block, BlockKind, Box, Evidence, Line, PageContent
 
 # Texts cut into chunks of about a line, to compare two readings of a page despite different line breaks. Only letters
 # and digits are compared: spaces, hyphens, marks, and case differ between correct readings.
@@ -19,7 +18,7 @@ from llm_ocr.types import FURNITURE, SCAN, Attempt, Block, BlockKind, Box, Evide
 
 #: Letters of a chunk: about a line of a column. Shorter chunks match by chance, longer ones hide losses.
 LETTERS = 40
-#: Letters of a run: five distinguish texts of one language, and an OCR error spoils at most five of a chunk's runs.
+#: Letters of a run, the shortest passage that is matched in a part of a word: five distinguish texts of one language.
 RUN = 5
 #: Fewest letters of a passage that is matched as a whole: two words.
 PASSAGE = 12
@@ -54,11 +53,10 @@ _TOKEN = re.compile(r"[^\W_](?:[^\W_]|[\u0300-\u036f])*")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive words of a text in one case, and all runs of `RUN` letters in them; `places`: of the words."""
+    """Consecutive words of a text in one case; `places`: of the words."""
 
     words: tuple[str, ...]
     letters: str
-    runs: tuple[str, ...]
     places: tuple[tuple[int, int], ...]
 
     @property
@@ -161,19 +159,15 @@ def chunks_of(text: str) -> list[Chunk]:
             places.append((min(found.start() + at, found.end()), min(found.start() + at + LETTERS, found.end())))
             size += len(words[-1])
             if size >= LETTERS:
-                chunks.append(_chunk(words, places))
+                chunks.append(Chunk(tuple(words), "".join(words), tuple(places)))
                 words, places, size = [], [], 0
-    return [*chunks, _chunk(words, places)] if words else chunks
+    return [*chunks, Chunk(tuple(words), "".join(words), tuple(places))] if words else chunks
 
 
-def _chunk(words: Sequence[str], places: Sequence[tuple[int, int]]) -> Chunk:
-    letters = "".join(words)
-    return Chunk(tuple(words), letters, runs(letters), tuple(places))
-
-
-def runs(letters: str) -> tuple[str, ...]:
-    """Return all runs of `RUN` letters."""
-    return tuple([letters[at : at + RUN] for at in range(len(letters) - RUN + 1)])
+def words_of(text: str) -> list[str]:
+    """Return the words of the chunks of a text."""
+    words = [folded(word) for word in _TOKEN.findall(text)]
+    return [word[at : at + LETTERS] for word in words for at in range(0, len(word), LETTERS)]
 
 
 def size_of(chunks: Sequence[Chunk]) -> int:
@@ -343,76 +337,12 @@ def passages(
     return every if sum(part[3] for part in every) >= together else result
 
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Reals = npt.NDArray[np.float64]
-
-#: Kinds that may be anywhere in an answer, whatever their position on the page; tables are read row by row.
-ASIDE = FURNITURE | {BlockKind.FIGURE, BlockKind.TABLE, BlockKind.CAPTION, BlockKind.FOOTNOTE}
-#: Upper limit of parts to compare pairwise; of more, every second, third … is used.
-_MOST = 150
-#: Two parts are side by side, or above each other, if they share this much of the smaller height or width.
-_SHARED = 0.5
-#: Fewer pairs than this are not judged.
-_ENOUGH_BOXES = 6
-
-
-def in_order(parts: Sequence[tuple[str, Box]]) -> float | None:
-    """Return the share of pairs of parts that are read in order; None if there are too few.
-
-    `parts` are texts and boxes in the order of the answer. The result is the worst of three shares. The first is of
-    pairs above each other that are read downward. The second is of pairs side by side that are read in the direction of
-    the page's script. The third is of steps between parts that do not jump over a gutter to the same height and back.
-    """
-    import numpy as np
-
-    step = -(-len(parts) // _MOST) or 1
-    sides = np.array([(box.x0, box.y0, box.x1, box.y1) for _, box in parts[::step]]).reshape(-1, 4)
-    left, top, right, bottom = (sides[:, None, index] for index in range(4))
-    counts: Counter[str] = Counter()
-    for letter, count in Counter("".join(text for text, _ in parts)).items():  # few distinct letters occur
-        counts[unicodedata.bidirectional(letter)] += count
-    if counts["R"] + counts["AL"] > counts["L"]:  # most letters run to the left, as in Hebrew or Arabic (UAX 9)
-        left, right = -right, -left
-    later = np.triu(np.ones((len(sides), len(sides)), np.bool_), 1)
-    across, wide = _overlap(left, right)
-    down, high = _overlap(top, bottom)
-    side_by_side = later & (down > _SHARED * high) & (across <= 0)
-    above = later & (across > _SHARED * wide) & (down <= 0)
-    shares = [
-        1 - float(wrong.sum()) / float(every.sum())
-        for wrong, every in ((side_by_side & (left > left.T), side_by_side), (above & (top > top.T), above))
-        if every.sum() >= _ENOUGH_BOXES
-    ]
-    if len(sides) > _ENOUGH_BOXES and step == 1:
-        shares.append(1 - float(np.diagonal(side_by_side, 1).mean()))
-    return min(shares) if shares else None
-
-
-def _overlap(low: "Reals", high: "Reals") -> tuple["Reals", "Reals"]:
-    """Return the pairwise overlap, and the smaller size of each pair."""
-    import numpy as np
-
-    size = high - low
-    return np.minimum(high, high.T) - np.maximum(low, low.T), np.minimum(size, size.T)
-
-
 #: Approximate number of characters of a layer for judging its language.
 _SAMPLE = 1500
 #: Letters below which a text is too short to be judged.
 ENOUGH_LETTERS = 60
 #: Margin, relative to the page's height or width.
 _MARGIN = 0.07
-#: Minimum steps from line to line for judging their direction.
-_ENOUGH_STEPS = 4
-#: The same for steps between columns, and the minimum width of a column's line. Good answers of `benchmarks/quality.py`
-#: have at most 0.1 of their steps between columns; if read across the columns, 0.2 to 0.6.
-_ENOUGH_CROSSED, _COLUMN = 7, 0.15
-#: Minimum runs that occur in a single line, to locate a chunk: their number, and their share of its runs. Of sentences
-#: that the page repeats, only the runs across line ends occur once.
-_ENOUGH_RUNS, _TELLING = 5, 0.25
 
 
 def is_true(evidence: Evidence, attempt: Attempt) -> bool:
@@ -428,68 +358,9 @@ def is_true(evidence: Evidence, attempt: Attempt) -> bool:
     return not suspicious(PageContent(1.0, 1.0, some))
 
 
-def layer_order(evidence: Evidence, texts: Sequence[BlockText]) -> float | None:
-    """Return whether the answer's text follows the columns of the layer; None for too little or vertical text."""
-    lying = sum(len(text) for text, box in evidence.lines if box.width > box.height)
-    if 2 * lying < sum(len(text) for text, _ in evidence.lines):
-        return None
-    # A head, a foot, or a vertical stamp in the margin has no place in the order of the columns.
-    aside = {number for number, (_, box) in enumerate(evidence.lines) if in_margin(box) or box.height > box.width}
-    places = [number for number in _places(evidence, texts) if number not in aside]
-    moves = [(before, after) for before, after in pairwise(places) if after != before]
-    if len(moves) >= _ENOUGH_STEPS and sum(after > before for before, after in moves) <= 0.1 * len(moves):
-        # The lines are read from last to first. Lines of upside-down text go upward. Files of the opposite order also
-        # exist, and their sentences flow upward.
-        lines = [text.strip() for text, _ in evidence.lines if len(text.strip()) > 1]
-        if _flow(lines) > _flow(lines[::-1]):
-            return 0.0
-    shares = [in_order([evidence.lines[number] for number in places])]
-    if len(moves) >= _ENOUGH_CROSSED:
-        # Steps to another column within sentences. At the end of each column, a sentence goes on in the next one: only
-        # steps there and back are errors.
-        steps = [(evidence.lines[before], evidence.lines[after]) for before, after in moves]
-        sides = Counter(
-            before.x0 < after.x0
-            for (upper, before), (lower, after) in steps
-            if min(before.width, after.width) > _COLUMN
-            and min(before.x1, after.x1) <= max(before.x0, after.x0)
-            and (lower.lstrip()[:1].islower() or upper.rstrip()[-1:] == "-")
-        )
-        shares.append(1 - 2 * min(sides[True], sides[False]) / len(steps))
-    return min((share for share in shares if share is not None), default=None)
-
-
-def _flow(lines: Sequence[str]) -> int:
-    """Return the number of lines in lower case after a line that ends no sentence."""
-    return sum(lower[0].islower() and upper[-1] not in ".!?:;" for upper, lower in pairwise(lines)) - sum(
-        lower[0].islower() and upper[-1] in ".!?" for upper, lower in pairwise(lines)
-    )
-
-
 def in_margin(box: Box) -> bool:
     """Return whether a relative box is in the margin, where running heads, feet, and stamps are."""
     across, down = box.centre
     if down < _MARGIN or down > 1 - _MARGIN:
         return True
     return (across < _MARGIN or across > 1 - _MARGIN) and box.height > 3 * box.width
-
-
-def _places(evidence: Evidence, texts: Sequence[BlockText]) -> list[int]:
-    """Return for each of the answer's chunks the number of the layer's line with most of its runs."""
-    where: dict[str, int] = {}
-    often: set[str] = set()
-    for number, (text, _) in enumerate(evidence.lines):
-        here = {run for chunk in chunks_of(text) for run in chunk.runs}
-        often |= here & where.keys()
-        where.update(dict.fromkeys(here, number))
-    for run in often:
-        del where[run]
-    found = []
-    for entry in texts:
-        if entry.block.kind in ASIDE:
-            continue
-        for chunk in entry.chunks:
-            known = Counter([where[run] for run in chunk.runs if run in where])
-            if known.total() >= max(_ENOUGH_RUNS, _TELLING * len(chunk.runs)):
-                found.append(known.most_common(1)[0][0])
-    return found

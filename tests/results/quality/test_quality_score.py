@@ -17,9 +17,9 @@ from PIL import Image, ImageDraw, ImageFont
 from llm_ocr.documents.ink import ink_of, pixels_of, place_of
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.results.quality import what_is_wrong
+from llm_ocr.results.quality.order import in_order
 from llm_ocr.results.quality.scoring import FITTED, Limits, rated
 from llm_ocr.results.quality.scoring import score as scored
-from llm_ocr.results.quality.text_layer import in_order
 from llm_ocr.types import (
     Attempt,
     Block,
@@ -906,3 +906,95 @@ def test_lines_in_the_margin_demand_no_letters(paper, read):
     page = replace(paper, evidence=Evidence(ink_of(image)))
     answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, "The mark is red."),))
     assert rated(page, answer, FITTED, transcribed=True)[0].status is Status.OK
+
+
+_HARBOR = (
+    "In the spring of that year the harbor board counted its vessels, and the",
+    "clerk wrote their names, owners, and loads into a ledger that is kept in the",
+    "museum of the town, where visitors of all ages may read it on Sundays.",
+    "The first schooner carried timber from the north, and its captain paid",
+    "the fee in silver, because the bank had closed its doors in the winter",
+    "and nobody trusted the paper notes that the council had printed since.",
+    "Two smaller boats brought wool and salted fish from islands in the west, but",
+    "their crews left again before noon without a word to the harbor master.",
+)
+
+
+def _in_columns(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, Box]]:
+    sides = ((left, 0.1), (right, 0.55))
+    return [
+        (text, Box(x, 0.2 + row / 50, x + 0.35, 0.215 + row / 50)) for side, x in sides for row, text in enumerate(side)
+    ]
+
+
+@pytest.mark.parametrize("verify", ["layer", "ocr"])
+@pytest.mark.parametrize(
+    ("order", "place"),
+    [
+        ((0, 1, 2, 3, 4, 5, 6, 7), ""),
+        ((0, 2, 1, 3, 4, 5, 6, 7), _HARBOR[2]),  # within a sentence
+        ((3, 4, 5, 0, 1, 2, 6, 7), _HARBOR[3]),  # paragraphs
+        ((0, 4, 1, 5, 2, 6, 3, 7), _HARBOR[4]),  # across the columns
+    ],
+)
+def test_text_in_the_wrong_order_is_degraded_at_its_place(paper, read, verify, order, place):
+    lines = _in_columns(_HARBOR[:4], _HARBOR[4:]) if order[1] == 4 else stacked(_HARBOR)
+    page = layered(paper, lines)
+    if verify == "ocr":
+        found = tuple(OcrLine(text, box, 0.99, (1.0,) * len(text.split())) for text, box in lines[::-1])
+        page = replace(page, evidence=replace(page.evidence, lines=(), ocr=OcrText(found, frozenset({"LATIN"}))))
+    parts = [order] if order[1] == 4 else [order[:3], order[3:6], order[6:]]
+    blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, " ".join(_HARBOR[row] for row in part)) for part in parts)
+    attempt, quality, ledger = rated(page, replace(read, blocks=blocks), Limits(verify=verify), transcribed=True)
+    if place:
+        assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.LOW_QUALITY)
+        assert "text where the page has other text" in attempt.detail and quality.score < 0.8
+        span = ledger.unsupported[0]
+        # The ends of a line may be matched with other words.
+        assert place[10:-10] in blocks[span.block].text[span.start : span.end] and ledger.unsupported_share == 0
+    else:
+        assert (attempt.status, quality.parts["placed"], ledger.unsupported) == (Status.OK, 1, ())
+
+
+def test_captions_and_repeated_lines_may_be_anywhere(paper, read):
+    caption = ("Vessels of the harbor in the year of the great storm, by their size", Box(0.1, 0.17, 0.9, 0.18))
+    text = stacked(_HARBOR)
+    moved = [*text[:3], *text[6:], caption]  # a model puts floats last
+    page = layered(paper, [caption, *text[:3], *text[6:]])
+    blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, line) for line, _ in moved)
+    assert rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is Status.OK
+    twice = stacked([*_HARBOR[6:], *_HARBOR[6:], *_HARBOR[:3]])
+    blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, text) for text, _ in twice)
+    assert rated(layered(paper, twice), replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is Status.OK
+
+
+_TABLE = (("Vessel", "Crew", "Timber"), ("Aurora", "12", "340"), ("Bettina", "17", "85"), ("Cormoran", "31", "1900"))
+
+
+@pytest.mark.parametrize("as_html", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "wrong"),
+    [
+        (_TABLE, []),
+        ((_TABLE[0], *((name, load, crew) for name, crew, load in _TABLE[1:])), [1, 2, 3]),  # columns swapped
+        ((*_TABLE[:2], ("Bettina", "", "85"), ("Cormoran", "17", "1900"), ("", "31", "")), [3]),  # cells one row lower
+    ],
+)
+def test_cells_in_wrong_places_are_degraded_at_their_rows(paper, read, rows, wrong, as_html):
+    lines = [
+        *stacked(_HARBOR),
+        *((" ".join(row), Box(0.1, 0.5 + n / 40, 0.9, 0.52 + n / 40)) for n, row in enumerate(_TABLE)),
+    ]
+    if as_html:
+        text = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    else:
+        head, *body = (f"| {' | '.join(row)} |" for row in rows)
+        text = "\n".join([head, "| --- | --- | --- |", *body])
+    blocks = (
+        Block(BlockKind.TEXT, WHOLE_PAGE, " ".join(_HARBOR)),
+        Block(BlockKind.TABLE, WHOLE_PAGE, f"<table>{text}</table>" if as_html else text),
+    )
+    attempt, quality, ledger = rated(layered(paper, lines), replace(read, blocks=blocks), FITTED, transcribed=True)
+    marked = "\n".join(blocks[span.block].text[span.start : span.end] for span in ledger.unsupported)
+    assert [number for number, row in enumerate(rows) if "".join(row) and row[0] and row[0] in marked] == wrong
+    assert attempt.reason is (Reason.LOW_QUALITY if wrong else None) and (quality.parts["placed"] < 1) is bool(wrong)
