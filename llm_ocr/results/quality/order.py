@@ -4,7 +4,7 @@ import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, combinations, pairwise
+from itertools import accumulate, combinations, groupby, pairwise
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -74,8 +74,8 @@ def _overlap(low: "Reals", high: "Reals") -> tuple["Reals", "Reals"]:
     return np.minimum(high, high.T) - np.maximum(low, low.T), np.minimum(size, size.T)
 
 
-#: Fewest letters of a line whose place in the answer is compared, and of the part of it that the answer has.
-_LEAST_LINE, _LEAST_PART = 20, 8
+#: Fewest letters of a line whose place in the answer is compared, and share of them that the answer has in one place.
+_LEAST_LINE, _MOST_OF_LINE = 20, 0.5
 
 
 class Visit(NamedTuple):
@@ -119,7 +119,9 @@ def visits_of(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText]) -> l
         (block, _, first), (last_block, _, last) = (
             own[bisect_right(word_starts, at) - 1] for at in (start, start + size - 1)
         )
-        visit = Visit(line, block, first[0], last[1] if last_block == block else first[1])
+        if last_block != block:  # the same letters by chance
+            continue
+        visit = Visit(line, block, first[0], last[1])
         if found and found[-1][0][:2] == visit[:2]:
             earlier, letters = found.pop()
             visit, size = visit._replace(start=earlier.start), letters + size
@@ -127,7 +129,7 @@ def visits_of(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText]) -> l
     result = []
     for visit, size in found:
         start, end = ends[visit.line - 1] if visit.line else 0, ends[visit.line]
-        if end - start >= _LEAST_LINE and size >= max(_LEAST_PART, (end - start) / 2):
+        if end - start >= _LEAST_LINE and size >= _MOST_OF_LINE * (end - start):
             text = page[start:end]
             if page.find(text) == page.rfind(text):
                 result.append(visit)
@@ -211,11 +213,12 @@ def _in_turns(
     for upper, lower in following.items():  # from top to bottom
         column[lower] = column.setdefault(upper, upper)
         sentences[column[upper]] += _goes_on(lines[upper][0], lines[lower][0])
-    steps: list[tuple[int, int]] = []  # columns and numbers of visits
-    for number, visit in enumerate(visits):
-        own = column.get(visit.line, -1)
-        if visit.line in body and sentences[own] >= _PROSE and (not steps or steps[-1][0] != own):
-            steps.append((own, number))
+    prose = [number for number, visit in enumerate(visits) if visit.line in body and visit.line in column]
+    steps: list[tuple[int, int]] = []  # columns, and the numbers of the first visits
+    for own, group in groupby(prose, lambda number: column[visits[number].line]):
+        first, *more = group
+        if more and sentences[own] >= _PROSE:  # a single line may be a running foot
+            steps.append((own, first))
     counts = Counter(own for own, _ in steps)
     steps = [step for step in steps if counts[step[0]] > 1]
     found = []
