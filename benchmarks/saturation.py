@@ -53,7 +53,7 @@ def parse() -> argparse.Namespace:
         help="ours: png, jpeg, hybrid; ideal; lockstep",
     )
     add("--preset", default="a100", help="GPU of the simulator (default a100)")
-    add("--stream-interval", type=int, default=20, metavar="N", help="tokens in a piece of an answer (default 20)")
+    add("--stream-interval", type=int, default=50, metavar="N", help="tokens in a piece of an answer (default 50)")
     add("--speed", type=float, default=1.0, metavar="X", help="all times of the server divided by X (default 1)")
     add("--repeats", type=int, default=3, metavar="N", help="the clients take turns; medians are shown (default 3)")
     add("--scratch", type=Path, metavar="FOLDER", help="disk to work on (default: the system's temporary folder)")

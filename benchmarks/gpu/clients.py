@@ -66,7 +66,7 @@ def write_requests(work: Work, workspace: Path, file: Path) -> int:
 
 def bench(
     work: Work,
-    command: Sequence[str],
+    program: Path,
     address: Address,
     model: str,
     dataset: str,
@@ -74,7 +74,7 @@ def bench(
     result: Path,
     concurrency: int,
 ) -> list[str]:
-    """vLLM's own client on those requests. `command` starts vLLM; `model` is the folder with the tokenizer."""
+    """vLLM's own client on those requests. `program` is the script `vllm`; `model` is the folder with the tokenizer."""
     profile = work.profile
     body = {**profile.settings, **profile.vllm_settings, **profile.page_settings}
     values = {
@@ -86,7 +86,6 @@ def bench(
         "--dataset-name": dataset,
         "--dataset-path": str(requests),
         "--num-prompts": str(work.pages),
-        "--custom-output-len": "-1",  # each row has its own
         "--max-concurrency": str(concurrency),
         "--temperature": str(profile.temperature),
         "--extra-body": json.dumps(body),
@@ -95,7 +94,9 @@ def bench(
         "--result-filename": result.name,
     }
     switches = ["--ignore-eos", "--no-oversample", "--disable-shuffle", "--disable-tqdm", "--save-result"]
-    return [*command, "bench", "serve", *(word for pair in values.items() for word in pair), *switches]
+    interpreter = program.read_text().splitlines()[0].removeprefix("#!").split()
+    script = str(Path(__file__).with_name("bench_serve.py"))
+    return [*interpreter, script, "bench", "serve", *(word for pair in values.items() for word in pair), *switches]
 
 
 def extract_seconds(times: Path) -> float:
@@ -104,8 +105,10 @@ def extract_seconds(times: Path) -> float:
 
 
 def bench_figures(result: Path) -> Mapping[str, Any]:
-    """What vLLM's client says of itself."""
+    """What vLLM's client says of itself. Raises RuntimeError if requests failed."""
     said = json.loads(result.read_text())
+    if said["failed"]:
+        raise RuntimeError(f"{said['failed']} requests of `vllm bench serve` failed")
     names = ("duration", "completed", "failed", "total_input_tokens", "total_output_tokens", "output_throughput")
     return {name: said[name] for name in names if name in said}
 

@@ -66,8 +66,9 @@ SETTINGS = {
     # Started for the turns of two servers, when the compiled code is there and the first servers have ended.
     "fast2": Setting(cache="fast"),
     "graphs2": Setting(args=(_ENCODER_GRAPHS,), cache="graphs"),
+    "wide2": Setting(sequences=128, kv_gib=14.5, cache="wide"),
 }
-LATE = ("fast2", "graphs2")
+LATE = ("fast2", "graphs2", "wide2")
 DONE = ("before", "workers", "servers")
 
 
@@ -91,6 +92,7 @@ TURNS = (
     Turn("llm-ocr", ("before",), profile=True),
     Turn("llm-ocr", ("workers",)),
     Turn("llm-ocr", ("fast",), profile=True),
+    Turn("vllm-bench", ("fast",)),
     Turn("llm-ocr", ("none",), profile=True),
     Turn("llm-ocr", ("wide",)),
     Turn("intake", ("before",), share=0.25),
@@ -98,7 +100,7 @@ TURNS = (
     Turn("intake", ("servers",), share=0.5),
     Turn("llm-ocr", ("graphs",), profile=True),
     Turn("llm-ocr", ("fast", "fast2")),
-    Turn("vllm-bench", ("fast",)),
+    Turn("llm-ocr", ("wide", "wide2")),  # as llm-ocr starts vLLM on such a machine
     Turn("llm-ocr", ("graphs", "graphs2"), profile=True),
     Turn("llm-ocr", ("fast", "fast2", "graphs")),
     Turn("llm-ocr", ("fast", "fast2"), image_format="jpeg"),
@@ -314,7 +316,7 @@ class Bench:
     async def bench(self, turn: Turn, addresses: Sequence[Address], folder: Path) -> tuple[float, int, dict[str, Any]]:
         sequences = sum(SETTINGS[name].sequences for name in turn.servers)
         words = bench(
-            self.work, self.command, addresses[0], self.model, self.given.dataset_name,
+            self.work, Path(str(shutil.which(self.command[0]))), addresses[0], self.model, self.given.dataset_name,
             self.folder / "work" / "requests.jsonl", folder / "result.json", 2 * sequences,
         )  # fmt: skip
         names = {**os.environ, "OPENAI_API_KEY": addresses[0].key}

@@ -225,8 +225,7 @@ def content_damage(pdf: pypdfium2.PdfDocument, number: int) -> str:
     # Operators of the page may begin in one of its streams and end in another one.
     parts.append((b"\n".join(content for content, _ in contents), all(whole for _, whole in contents)))
     for content, whole in parts:
-        unbalanced = any(len(re.findall(a, content)) != len(re.findall(b, content)) for a, b in _PAIRS)
-        lost |= unbalanced and not whole
+        lost |= not whole and any(len(re.findall(a, content)) != len(re.findall(b, content)) for a, b in _PAIRS)
     return "the content of the page is damaged: its data ends early" if lost else ""
 
 

@@ -290,6 +290,9 @@ class ImageFile:
         if not damaged and self._needs_no_change(image, size, image_format):
             media_type = MEDIA_TYPES["png" if image.format == "PNG" else "jpeg"]
             whole = EncodedImage(self._file.whole(), media_type, image.width, image.height)
+            if image.format == "PNG":
+                image.load()  # done already for its EXIF, which may follow the pixels
+                return whole, ink_of(image)
             return whole, ink_of(_sketch(whole.data))
         if image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (size, size))  # decodes at 1/2, 1/4, or 1/8 if that is large enough
@@ -353,12 +356,12 @@ def _tiff_pages(image: "TiffImageFile") -> list[int]:
 
 
 def _sketch(data: bytes) -> "Image.Image":
-    """Return an image for its ink, decoded to its end. JPEG is decoded at the size of the ink, in half of the time."""
+    """Return a JPEG for its ink, decoded to its end at the size of the ink, in half of the time."""
     from PIL import Image
 
     image = Image.open(io.BytesIO(data))
     part = reduction_of(image)
-    part &= -part  # JPEG is reduced by powers of two only, and the ink by the rest
+    part &= -part  # it is reduced by powers of two only, and the ink by the rest
     image.draft(image.mode, (image.width // part, image.height // part))
     image.load()
     return image

@@ -58,63 +58,63 @@ def ink_of(image: "Image.Image") -> InkMap:
     Ink differs from the paper around it: light is ink on dark pages, and a shadow is none. Specks and the dark borders
     of scans are left out.
     """
+    import numpy as np
     from PIL import ImageChops
 
     part = reduction_of(image)
     color = image.reduce(part) if part > 1 else image
-    small = color.convert("L")
-    paper, is_picture = _paper_of(small)
-    difference = ImageChops.difference(small, paper)
-    ink = _without_specks(_without_borders(_above(difference, _CONTRAST)))
-    if not (is_picture and ink.getbbox() is None) and not _has_edges(small, ink):  # shadows have none
-        ink = _faint(small, difference)
-    for channel in map(color.getchannel, (0, 2) if color.mode != "L" else ()):
-        if _may_have_ink(channel, small, ink):
-            ink = ImageChops.lighter(ink, _colored(channel))
-    bits = ink.point([0] * 128 + [255] * 128, "1")
-    blank = ink.getbbox() is None and not is_picture
-    return InkMap(bits.width, bits.height, zlib.compress(bits.tobytes(), 1), blank)
+    gray = color.convert("L")
+    paper, is_picture = _paper_of(gray)
+    difference = np.asarray(ImageChops.difference(gray, paper))
+    ink = _without_specks(_without_borders(difference > _CONTRAST))
+    if not (is_picture and not ink.any()) and not _has_edges(gray, ink):  # shadows have none
+        ink = _faint(gray, difference)
+    if color.mode != "L":
+        ink = _with_colors(color, gray, ink)
+    blank = not is_picture and not ink.any()
+    return InkMap(gray.width, gray.height, zlib.compress(np.packbits(ink, axis=1).tobytes(), 1), blank)
 
 
-def _has_edges(image: "Image.Image", ink: "Image.Image") -> bool:
+def _has_edges(image: "Image.Image", ink: "Mask") -> bool:
     """Return whether some of the ink has sharp edges."""
+    import numpy as np
     from PIL import ImageChops
 
     across = ImageChops.difference(image, ImageChops.offset(image, _EDGE, 0))
     down = ImageChops.difference(image, ImageChops.offset(image, 0, _EDGE))
-    edges = _above(ImageChops.lighter(across, down), _CONTRAST // 2)
-    return ImageChops.multiply(ink, edges).getbbox() is not None
+    return bool((ink & (np.asarray(ImageChops.lighter(across, down)) > _CONTRAST // 2)).any())
 
 
-def _may_have_ink(channel: "Image.Image", gray: "Image.Image", ink: "Image.Image") -> bool:
-    """Return whether a channel may have ink that the gray values lack; most pages have little color."""
-    from PIL import ImageChops, ImageFilter
+def _with_colors(color: "Image.Image", gray: "Image.Image", ink: "Mask") -> "Mask":
+    """Return the ink with that of the red and blue channels, if the gray values lack it; most pages have few colors."""
+    import numpy as np
+    from PIL import ImageChops
 
-    beside = ImageChops.subtract(channel, gray, 1, 128)
-    if _range(beside.histogram()) <= _COLORED - _CONTRAST:
-        return False
-    elsewhere = ImageChops.invert(_above(ink.filter(ImageFilter.BoxBlur(_EDGE)), 0))
-    return _range(beside.histogram(elsewhere)) > _COLORED - _CONTRAST
+    elsewhere = None  # the places without ink
+    for channel in map(color.getchannel, (0, 2)):
+        beside = np.asarray(ImageChops.subtract(channel, gray, 1, 128))
+        if np.ptp(beside) <= _COLORED - _CONTRAST:
+            continue
+        if elsewhere is None:
+            elsewhere = _around(ink, _EDGE) == 0
+        if elsewhere.any() and np.ptp(beside[elsewhere]) > _COLORED - _CONTRAST:
+            ink, elsewhere = ink | _colored(channel), None
+    return ink
 
 
-def _range(counts: list[int]) -> int:
-    values = [value for value, count in enumerate(counts) if count]
-    return values[-1] - values[0] if values else 0
-
-
-def _colored(channel: "Image.Image") -> "Image.Image":
+def _colored(channel: "Image.Image") -> "Mask":
     """Return the ink of the red or blue channel that is clear to see, such as red on a green that is as bright."""
-    from PIL import Image, ImageChops
+    import numpy as np
+    from PIL import ImageChops
 
     paper, is_picture = _paper_of(channel)
-    if is_picture:
-        return Image.new("L", channel.size)
-    ink = _without_specks(_without_borders(_above(ImageChops.difference(channel, paper), _COLORED)))
-    return ink if _has_edges(channel, ink) else Image.new("L", channel.size)
+    ink = _without_specks(_without_borders(np.asarray(ImageChops.difference(channel, paper)) > _COLORED))
+    return ink if not is_picture and _has_edges(channel, ink) else np.zeros_like(ink)
 
 
-def _faint(image: "Image.Image", difference: "Image.Image") -> "Image.Image":
+def _faint(image: "Image.Image", difference: "npt.NDArray[np.uint8]") -> "Mask":
     """Return the ink of a page without clear strokes; clear differences are borders, shadows, and specks."""
+    import numpy as np
     from PIL import ImageChops, ImageFilter
 
     relief = ImageChops.difference(image, image.filter(ImageFilter.BoxBlur(_AROUND)))
@@ -125,16 +125,11 @@ def _faint(image: "Image.Image", difference: "Image.Image") -> "Image.Image":
             noise = max(0.0, 1.48 * (value + (half - seen) / count - 0.5))
             break
         seen += count
-    ink = _above(relief, max(_FAINT, round(_NOISE * noise)))
-    near = _above(difference, _CONTRAST).filter(ImageFilter.BoxBlur(_AROUND))
-    ink = ImageChops.subtract(ink, _above(near, 0))
+    ink = np.asarray(relief) > max(_FAINT, round(_NOISE * noise))
+    ink &= _around(difference > _CONTRAST, _AROUND) == 0
     # Evenly scattered specks of this number are no text.
-    scattered = (2 * _REACH + 1) ** 2 * ink.histogram()[255] / (ink.width * ink.height)
+    scattered = (2 * _REACH + 1) ** 2 * float(ink.mean())
     return _without_specks(ink, max(_LEAST, round(scattered + 6 * scattered**0.5 + 1)))
-
-
-def _above(image: "Image.Image", least: int) -> "Image.Image":
-    return image.point([255 if value > least else 0 for value in range(256)])
 
 
 def _paper_of(image: "Image.Image") -> tuple["Image.Image", bool]:
@@ -185,39 +180,38 @@ def _most_frequent(counts: list[int]) -> int:
     return max(range(start, start + _BAND), key=counts.__getitem__)
 
 
-def _without_specks(ink: "Image.Image", least: int = _LEAST) -> "Image.Image":
+def _around(ink: "Mask", reach: int) -> "npt.NDArray[np.uint16]":
+    """Return the number of pixels of ink in the square of `reach` pixels around each pixel."""
+    import numpy as np
+
+    height, width = ink.shape
+    framed = np.pad(ink, reach).view(np.uint8)
+    rows, counts = framed[:height].copy(), np.zeros(ink.shape, np.uint16)
+    for start in range(1, 2 * reach + 1):
+        rows += framed[start : start + height]
+    for start in range(2 * reach + 1):
+        counts += rows[:, start : start + width]
+    return counts
+
+
+def _without_specks(ink: "Mask", least: int = _LEAST) -> "Mask":
     """Return the pixels with at least as many pixels of ink around them."""
-    from PIL import Image, ImageChops, ImageFilter
-
-    if ink.getbbox() is None:
-        return ink
-    # A frame of paper: the filter repeats the pixels at the edges.
-    framed = Image.new("L", (ink.width + 2 * _REACH, ink.height + 2 * _REACH))
-    framed.paste(ink, (_REACH, _REACH))
-    place = (_REACH, _REACH, _REACH + ink.width, _REACH + ink.height)
-    around = framed.filter(ImageFilter.BoxBlur(_REACH)).crop(place)
-    return ImageChops.multiply(ink, _above(around, int(255 * (least - 0.5) / (2 * _REACH + 1) ** 2)))
+    return ink & (_around(ink, _REACH) >= least)
 
 
-def _without_borders(ink: "Image.Image") -> "Image.Image":
+def _without_borders(ink: "Mask") -> "Mask":
     """Return the ink without unbroken ink from an edge of the page inward."""
-    from PIL import Image, ImageChops
+    import numpy as np
 
-    result = ink
-    right, bottom = ink.width - 1, ink.height - 1
-    edges = ((0, 0, ink.width, 1), (right, 0, ink.width, ink.height), (0, bottom, ink.width, ink.height))
-    for turn, edge in enumerate((*edges, (0, 0, 1, ink.height))):
-        if ink.crop(edge).getbbox() is None:
-            continue
-        shown = ink.rotate(90 * turn, expand=True)
-        border = Image.new("L", shown.size)
-        row = shown.crop((0, 0, shown.width, 1))
-        for y in range(round(_BORDER * shown.height)):
-            row = ImageChops.darker(row, shown.crop((0, y, shown.width, y + 1)))
-            if row.getbbox() is None:
+    result = ink.copy()
+    for turn in range(4):
+        inward, rest = np.rot90(ink, turn), np.rot90(result, turn)
+        row = inward[0]
+        for y in range(round(_BORDER * len(inward))):
+            row = row & inward[y]
+            if not row.any():
                 break
-            border.paste(row, (0, y))
-        result = ImageChops.subtract(result, border.rotate(-90 * turn, expand=True))
+            rest[y] &= ~row
     return result
 
 
@@ -302,9 +296,9 @@ def _runs(mask: "Mask") -> tuple["Integers", "Integers", "Integers"]:
     import numpy as np
 
     height, width = mask.shape
-    framed = np.zeros((height, width + 1), np.int8)  # a column of paper separates the rows
-    framed[:, :width] = mask
-    edges = np.flatnonzero(np.diff(framed.ravel(), prepend=np.int8(0))).reshape(-1, 2)
+    framed = np.zeros(1 + height * (width + 1), np.bool_)  # a column of paper separates the rows
+    framed[1:].reshape(height, width + 1)[:, :width] = mask
+    edges = np.flatnonzero(framed[1:] != framed[:-1]).reshape(-1, 2)
     rows, starts = np.divmod(edges[:, 0], width + 1)
     return rows, starts, edges[:, 1] - rows * (width + 1)
 
@@ -343,9 +337,9 @@ def _connected(mask: "Mask") -> list[tuple[Box, int]]:
         while (root[root] != root).any():
             root = root[root]
     _, part = np.unique(root, return_inverse=True)
-    sums = np.zeros(height * width + 1, np.int32)
-    np.cumsum(mask.ravel(), out=sums[1:])
-    pixels = np.bincount(part, sums[rows * width + ends] - sums[rows * width + starts])
+    black = np.append(mask, False).view(np.uint8)
+    edges = np.stack([rows * width + starts, rows * width + ends], 1).ravel()
+    pixels = np.bincount(part, np.add.reduceat(black, edges, dtype=np.int32)[::2])
     left, top, right, bottom = (np.full(len(pixels), limit) for limit in (width, height, 0, 0))
     np.minimum.at(left, part, starts)
     np.minimum.at(top, part, rows)

@@ -80,7 +80,7 @@ class UsageMeter:
         self._clock = clock
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._kinds: dict[int, str] = {}
-        self._before: dict[int, float] = {}  # processor seconds by process
+        self._before: dict[int, float] = {}  # seconds of `_seconds` by process
         self._at = clock()
         self._own = time.process_time()
         self._readings = 0
@@ -93,7 +93,7 @@ class UsageMeter:
         now, own = self._clock(), time.process_time()
         seconds, self._at = now - self._at, now
         client, self._own = own - self._own, own
-        times = {pid: used for pid in self._kinds if (used := self._seconds(pid)) is not None}
+        times = {pid: used for pid, kind in self._kinds.items() if (used := self._seconds(pid, kind)) is not None}
         before, self._before = self._before, times
         if seconds <= 0:
             return {}
@@ -139,9 +139,19 @@ class UsageMeter:
         except OSError:
             return None  # it has ended
 
-    def _seconds(self, pid: int) -> float | None:
+    def _seconds(self, pid: int, kind: str) -> float | None:
+        """Return the processor seconds of a process, and for a renderer also those that it waited for a processor.
+
+        A renderer that waits because servers take the cores is busy: the source does not limit.
+        """
         fields = self._stat(pid)
-        return None if fields is None else (int(fields[11]) + int(fields[12])) / self._ticks
+        if fields is None:
+            return None
+        waited = 0.0
+        if kind == "renderer":
+            with contextlib.suppress(OSError, IndexError):  # a kernel without scheduler statistics
+                waited = int((self._proc / str(pid) / "schedstat").read_text().split()[1]) / 1e9
+        return (int(fields[11]) + int(fields[12])) / self._ticks + waited
 
 
 class GpuMeter:

@@ -156,7 +156,8 @@ class Sample:
     Counts are of this span alone. Gauges are means over the span, None without a report from an engine. `retries` are
     requests that were sent again, after 429 and 503 or because they were lost. The gauges in `LOADS` are those of
     `engines.Load`. Those in `USES` are of this machine: processor cores of this process, means per process of the
-    renderers, of the API servers and engine cores that this worker started, and the utilization of their GPUs (0..1).
+    renderers (with the time that they waited for a core), of the API servers and engine cores that this worker started,
+    and the utilization of their GPUs (0..1).
     """
 
     seconds: float

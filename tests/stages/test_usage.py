@@ -39,6 +39,23 @@ def test_processes_of_server_and_renderers_are_told_apart() -> None:
     assert usage.get("gpu") == 0.38
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="processor times of other processes are read on Linux only")
+def test_renderer_that_waits_for_a_core_counts_as_busy() -> None:
+    command = [sys.executable, "-c", "while True: pass", "-m", "llm_ocr.results.quality.worker"]
+    renderers = [subprocess.Popen(command) for _ in range(3)]
+    try:
+        for renderer in renderers:
+            os.sched_setaffinity(renderer.pid, {min(os.sched_getaffinity(0))})
+        meter = UsageMeter()
+        meter.read()
+        time.sleep(1.0)
+        assert meter.read().get("renderer_cores", 0.0) > 0.7  # each has a third of the core
+    finally:
+        for renderer in renderers:
+            renderer.kill()
+            renderer.wait()
+
+
 def test_without_a_server_the_gpu_is_not_asked() -> None:
     def ask() -> float:
         raise AssertionError

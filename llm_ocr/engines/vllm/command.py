@@ -168,7 +168,7 @@ class ServeOptions:
     offline: bool = False
     startup_timeout: float = 1800.0  # seconds, including the download of the model
     log_folder: Path | None = None  # None: the log is kept in memory only
-    stream_interval: int | None = 20  # tokens per event of a streamed answer
+    stream_interval: int | None = 50  # tokens per event of a streamed answer
     sizes: Sizes = Sizes()
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Pixels = npt.NDArray[np.uint8]  # height x width, gray; height x width x 4, gray and RGB, for a picture in color
+Pixels = npt.NDArray[np.uint8]  # height x width, gray; height x width x 4, RGB and gray, for a picture in color
 
 #: Largest difference of gray values, of 255, that is not visible, and of the values of a color: pale yellow on white is
 #: not visible, red on a green that is as bright is.
@@ -107,13 +107,17 @@ def _is_plain(picture: Pixels, scale: tuple[float, float], box: tuple[float, flo
     part = picture[max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)]
     if part.size == 0:
         return True
-    gray = part if part.ndim == 2 else part[..., 0]
+    gray = part if part.ndim == 2 else part[..., 3]
     if int(gray.max()) - int(gray.min()) > _UNSEEN:
         return False
-    return part.ndim == 2 or int(np.ptp(part[..., 1:], axis=(0, 1)).max()) <= _UNSEEN_COLOR
+    return part.ndim == 2 or int(np.ptp(part[..., :3], axis=(0, 1)).max()) <= _UNSEEN_COLOR
 
 
 def levels_of(picture: "Image.Image") -> Pixels:
     """Return the pixels of a picture for `unseen`."""
-    gray = np.asarray(picture.convert("L"))
-    return gray if picture.mode == "L" else np.dstack((gray, np.asarray(picture.convert("RGB"))))
+    gray = picture.convert("L")
+    if picture.mode == "L":
+        return np.asarray(gray)
+    levels = picture.convert("RGB")
+    levels.putalpha(gray)
+    return np.asarray(levels)

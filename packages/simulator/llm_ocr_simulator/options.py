@@ -157,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--served-model-name", nargs="+", help="Model name in the API (default: --model)")
     add("--api-key", help="Required API key (default: VLLM_API_KEY)")
     add("--no-metrics", action="store_true", help="Serve no /metrics and no /version, like a provider")
-    add("--stream-interval", type=int, default=20, help="Tokens per chunk of a streamed answer (default: 20)")
+    add("--stream-interval", type=int, default=50, help="Tokens per chunk of a streamed answer (default: 50)")
     add("--lifetime", type=float, default=3600.0, help="Exit after this many seconds (default: 3600)")
     add("--until-stdin-closes", action="store_true", help="Exit when standard input closes")
     add("--ignore-parent", action="store_true", help="Continue when the parent process exits")

@@ -86,7 +86,7 @@ def test_a_profile_replaces_a_default():
 
 @pytest.mark.parametrize(("version", "there"), [((0, 11, 2), False), ((), False), ((0, 12, 0), True), (NEW, True)])
 def test_only_versions_that_have_it_are_given_a_stream_interval(version, there):
-    assert (value_of(command(version=version), "stream-interval") == "20") is there
+    assert (value_of(command(version=version), "stream-interval") == "50") is there
 
 
 def test_what_was_lowered_replaces_even_the_users():
