@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from llm_ocr.documents.ink import ink_without
 from llm_ocr.results.ledger.ink import FEWEST, Unread, Unsupported
+from llm_ocr.results.quality.order import skipped_lines
 from llm_ocr.results.quality.text_layer import (
     ENOUGH_LETTERS,
     FORMULA,
@@ -87,6 +88,9 @@ def compare_with_layer(
     lacking = passages(wanted, in_answer[: len(wanted)], misread)
     starts = [0, *accumulate(len(text) + 1 for text, _ in demanded)]
     lost = _lost_lines(starts, wanted, in_answer[: len(wanted)], _longest_run([chunk for _, chunk in every], in_layer))
+    place = dict(zip((number for number, free in enumerate(is_optional) if not free), starts, strict=False))
+    skipped = skipped_lines(lines, texts, drawn=True)
+    lost = {place[number]: letters for number, letters in skipped.items() if number in place} | lost
     if lacking or lost:
         boxes = [
             box

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from llm_ocr.documents.ink import ROOM, ink_without
 from llm_ocr.results.ledger.ink import Unread, Unsupported
 from llm_ocr.results.ledger.layer import DIGITS, NAME, numbers_in, optional_lines
+from llm_ocr.results.quality.order import skipped_lines
 from llm_ocr.results.quality.text_layer import (
     ENOUGH_LETTERS,
     BlockText,
@@ -72,6 +73,12 @@ def compare_with_ocr(
     for parts in (demanded, _in_columns(demanded, lines)):  # a lost row of a table, and a lost line of a column
         for part, start, _, letters in _passages(parts):
             lacking[part.number, start] = letters
+    missed = {number for number, _ in lacking}
+    sure = [number for number, line in enumerate(lines) if line.confidence >= _SURE]
+    skipped = skipped_lines([(lines[number].text, lines[number].box) for number in sure], texts, drawn=False)
+    for number, letters in ((sure[at], letters) for at, letters in skipped.items()):
+        if not optional[number] and number not in missed:
+            lacking[number, 0] = letters
     lost = sum(lacking.values()) / size_of([part.chunk for part in demanded]) if lacking else 0.0
     unread = Unread(lost, [lines[number].box for number in dict.fromkeys(number for number, _ in lacking)])
 

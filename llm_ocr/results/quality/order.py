@@ -167,7 +167,9 @@ def misplaced(
     """
     counts = Counter(visit.line for visit in visits)
     at = {visit.line: number for number, visit in enumerate(visits) if counts[visit.line] == 1}
-    following = {upper: lower for upper, lower in _following(lines, drawn=drawn).items() if upper in at and lower in at}
+    following = {
+        upper: lower for upper, lower in lines_below(lines, drawn=drawn).items() if upper in at and lower in at
+    }
     preceding = {lower: upper for upper, lower in following.items()}
     body = {line for line, number in at.items() if texts[visits[number].block].block.kind not in ASIDE}
     block = {line: visits[number].block for line, number in at.items()}
@@ -228,7 +230,7 @@ def _in_turns(
     return found
 
 
-def _following(lines: Sequence[tuple[str, Box]], *, drawn: bool) -> dict[int, int]:
+def lines_below(lines: Sequence[tuple[str, Box]], *, drawn: bool) -> dict[int, int]:
     """Return the lines below others in a column, by the number of the line above, from top to bottom."""
     chosen = [number for number, (_, box) in enumerate(lines) if not in_margin(box) and box.width > box.height]
     if drawn:
@@ -315,3 +317,55 @@ def _flow(lines: Sequence[str]) -> int:
     return sum(lower[0].islower() and upper[-1] not in ".!?:;" for upper, lower in pairwise(lines)) - sum(
         lower[0].islower() and upper[-1] in ".!?" for upper, lower in pairwise(lines)
     )
+
+
+#: Kinds of blocks whose text runs on.
+_RUNNING = (BlockKind.TEXT, BlockKind.LIST_ITEM, BlockKind.FOOTNOTE)
+#: Most lines from one passage of an answer to its next one, and most letters between the two passages.
+_CHAIN, _BETWEEN = 6, 8
+#: Fewest letters that an answer skips, and their share of the page's letters between the passages.
+_SKIPPED, _MOSTLY = 26, 0.8
+
+
+def skipped_lines(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText], *, drawn: bool) -> dict[int, int]:
+    """Return the letters of the lines that an answer skips: it has what is before and after them in a column.
+
+    The words of a lost line are often elsewhere on the page, too, and left over there: words alone do not show it.
+
+    Args:
+        lines: Texts and relative boxes of the page's lines, in the answer's orientation.
+        texts: The texts of the answer's blocks.
+        drawn: Whether the lines are in the order in which the file draws them.
+
+    Returns:
+        The letters by the number of the line.
+    """
+    own = [(n, word) for n, entry in enumerate(texts) for chunk in entry.chunks for word in chunk.words]
+    printed = [words_of(text) for text, _ in lines]
+    answer, page = "".join(word for _, word in own), "".join(map("".join, printed))
+    if min(len(answer), len(page)) < ENOUGH_LETTERS:
+        return {}
+    words = [len(word) for _, word in own], [len(word) for line in printed for word in line]
+    blocks = [number for number, word in own for _ in word]
+    ends = list(accumulate(sum(map(len, line)) for line in printed))
+    taken = bytearray(len(answer)), bytearray(len(page))
+    matched = sorted(matched_passages((answer, page), words, PASSAGE, taken))
+    below = lines_below(lines, drawn=drawn)
+    lost: dict[int, int] = {}
+    for (start, place, length), (next_start, next_place, _) in pairwise(matched):
+        between, block = next_start - start - length, blocks[next_start]
+        if between > _BETWEEN or blocks[start + length - 1] != block or texts[block].block.kind not in _RUNNING:
+            continue
+        chain, last = [bisect_right(ends, place + length - 1)], bisect_right(ends, next_place)
+        while chain[-1] != last and chain[-1] in below and len(chain) < _CHAIN:
+            chain.append(below[chain[-1]])
+        if chain[-1] != last:
+            continue
+        size, free = 0, {}
+        for number in chain:
+            first = place + length if number == chain[0] else ends[number - 1]
+            part = taken[1][first : next_place if number == last else ends[number]]
+            size, free[number] = size + len(part), part.count(0)
+        if sum(free.values()) - between >= _SKIPPED and sum(free.values()) > _MOSTLY * size:
+            lost |= {number: letters for number, letters in free.items() if letters >= PASSAGE}
+    return lost

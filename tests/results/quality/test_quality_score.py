@@ -968,6 +968,27 @@ def test_captions_and_repeated_lines_may_be_anywhere(paper, read):
     assert rated(layered(paper, twice), replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is Status.OK
 
 
+@pytest.mark.parametrize("verify", ["layer", "ocr"])
+@pytest.mark.parametrize("lost", [None, 12])
+@pytest.mark.parametrize("seed", range(4))
+def test_words_that_are_left_over_cannot_hide_a_lost_line(paper, read, verify, lost, seed):
+    """Each word of the lost line is also a word of the answer that is misread on the page."""
+    rng = random.Random(seed)
+    words = ["harbor", "timber", "salted", "vessel", "winter", "silver", "island", "museum"]
+    lines = [rng.choices(words, k=7) for _ in range(40)]
+    printed = [" ".join(["oovvoo", *line[1:]] if 20 <= row < 27 else line) for row, line in enumerate(lines)]
+    for row, word in enumerate(lines[12], start=20):
+        lines[row][0] = word
+    page = layered(paper, stacked(printed))
+    if verify == "ocr":
+        found = tuple(OcrLine(text, box, 0.99, (1.0,) * 7) for text, box in stacked(printed))
+        page = replace(page, evidence=replace(page.evidence, lines=(), ocr=OcrText(found, frozenset({"LATIN"}))))
+    text = " ".join(" ".join(line) for row, line in enumerate(lines) if row != lost)
+    answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, text),))
+    ledger = scored(page, answer, verify)[1]
+    assert [round(box.y0, 2) for box in ledger.unread] == ([] if lost is None else [0.2 + 0.02 * lost])
+
+
 _TABLE = (("Vessel", "Crew", "Timber"), ("Aurora", "12", "340"), ("Bettina", "17", "85"), ("Cormoran", "31", "1900"))
 
 
