@@ -189,6 +189,11 @@ def test_the_explanation_of_quality_has_its_parts_and_limits():
     assert f"below {quality.LOW}" in text and f"below {quality.LOW_OF_MODEL}" in text
 
 
+def _share(fault):
+    """Return the share of a fault that was found; "-" for a fault that no page of a column can have."""
+    return "-" if fault is None else f"{fault['found']:.0%}".replace("%", " %")
+
+
 def test_ledger_page_has_the_table_of_its_benchmark():
     text = (ROOT / "docs/explanation/ledger.md").read_text(encoding="utf-8")
     results = json.loads((ROOT / "benchmarks/results/losses.json").read_text(encoding="utf-8"))
@@ -200,11 +205,7 @@ def test_ledger_page_has_the_table_of_its_benchmark():
         )
     ]
     for fault in columns[0]["faults"]:
-        assert (
-            f"| {fault} | "
-            + " | ".join(f"{column['faults'][fault]['found']:.0%}" for column in columns).replace("%", " %")
-            in text
-        )
+        assert f"| {fault} | " + " | ".join(_share(column["faults"].get(fault)) for column in columns) in text
     alarms = " | ".join(f"{column['false alarms']:.1%}" for column in columns).replace("%", " %")
     assert f"| good answers (false alarms) | {alarms} |" in text
     assert results["page invented on a blank leaf"]["found"] == 1

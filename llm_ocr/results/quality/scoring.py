@@ -149,11 +149,11 @@ def score(page: Page, attempt: Attempt, verify: "Verify" = "layer") -> tuple[Qua
         lines = [(line.text, line.box) for line in evidence.ocr.lines]
     visits = visits_of(lines, texts) if lines else []
     moved: list[Span] = []
-    if visits and verify != "ink":
+    size = sum(len(entry.text) for entry in texts)
+    if lines and size and verify != "ink":
         turned = [(text, box.turned(attempt.rotation)) for text, box in lines]
         moved = [*misplaced(turned, texts, visits, drawn=layer), *misplaced_rows(turned, texts, level=layer)]
-        size = sum(len(entry.text) for entry in texts)
-        parts[PLACED] = 1 - sum(span.end - span.start for span in moved) / size
+        parts[PLACED] = max(0.0, 1 - sum(span.end - span.start for span in moved) / size)
     if layer:
         order = layer_order(evidence, texts, visits)
     else:  # that of the longer blocks with known positions

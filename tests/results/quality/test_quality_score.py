@@ -981,19 +981,13 @@ _TABLE = (("Vessel", "Crew", "Timber"), ("Aurora", "12", "340"), ("Bettina", "17
     ],
 )
 def test_cells_in_wrong_places_are_degraded_at_their_rows(paper, read, rows, wrong, as_html):
-    lines = [
-        *stacked(_HARBOR),
-        *((" ".join(row), Box(0.1, 0.5 + n / 40, 0.9, 0.52 + n / 40)) for n, row in enumerate(_TABLE)),
-    ]
+    lines = stacked([" ".join(row) for row in _TABLE])
     if as_html:
         text = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     else:
         head, *body = (f"| {' | '.join(row)} |" for row in rows)
         text = "\n".join([head, "| --- | --- | --- |", *body])
-    blocks = (
-        Block(BlockKind.TEXT, WHOLE_PAGE, " ".join(_HARBOR)),
-        Block(BlockKind.TABLE, WHOLE_PAGE, f"<table>{text}</table>" if as_html else text),
-    )
+    blocks = (Block(BlockKind.TABLE, WHOLE_PAGE, f"<table>{text}</table>" if as_html else text),)
     attempt, quality, ledger = rated(layered(paper, lines), replace(read, blocks=blocks), FITTED, transcribed=True)
     marked = "\n".join(blocks[span.block].text[span.start : span.end] for span in ledger.unsupported)
     assert [number for number, row in enumerate(rows) if "".join(row) and row[0] and row[0] in marked] == wrong
