@@ -68,19 +68,29 @@ def unseen(
     judged = small | (sizes[starts] * min(scale) >= _LEAST_PIXELS)
     words = np.column_stack((low, high)).tolist()
     for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        word = codes[start:end]
         if not judged[at]:
             continue
-        if not small[at]:
-            signs = sum(chr(code).isalnum() for code in word.tolist())
-            if not signs or not _is_plain(picture, scale, _band(words[at], int(angles[start]), signs)):
+        if small[at]:
+            hidden[start:end] = True
+            continue
+        signs = [chr(code).isalnum() for code in codes[start:end].tolist()]
+        if not any(signs):
+            continue
+        parts = [(start, end, words[at])]
+        if not (signs[0] and signs[-1]):  # a bar may end before a comma
+            first, last = start + signs.index(True), end - signs[::-1].index(True)
+            parts.append(
+                (first, last, [*boxes[first:last, :2].min(0).tolist(), *boxes[first:last, 2:].max(0).tolist()])
+            )
+        for first, last, box in parts:
+            if not _is_plain(picture, scale, _band(box, int(angles[start]), sum(signs))):
                 continue
-            ink = inked(start, end)
-            if ink is None or not _is_plain(picture, scale, ink if signs == 1 else _inner(ink)):
+            ink = inked(first, last)
+            if ink is None or not _is_plain(picture, scale, ink if sum(signs) == 1 else _inner(ink)):
                 continue
-            if signs == 1 and not _is_plain(picture, scale, words[at]):  # one letter may fill its own box
-                continue
-        hidden[start:end] = True
+            if sum(signs) > 1 or _is_plain(picture, scale, box):  # one letter may fill its own box
+                hidden[first:last] = True
+                break
     return hidden
 
 
@@ -88,7 +98,8 @@ def _band(box: list[float], angle: int, signs: int) -> tuple[float, float, float
     """Return the part of a word's box in which letters alternate with gaps; one sign may be anywhere in the box."""
     x0, y0, x1, y1 = box
     if signs > 1 and angle == 0:
-        return x0, y0 + _BAND[0] * (y1 - y0), x1, y0 + _BAND[1] * (y1 - y0)
+        left, _, right, _ = _inner((x0, y0, x1, y1))
+        return left, y0 + _BAND[0] * (y1 - y0), right, y0 + _BAND[1] * (y1 - y0)
     if signs > 1 and angle % 90 == 0:
         return _inner((x0, y0, x1, y1))
     return x0, y0, x1, y1

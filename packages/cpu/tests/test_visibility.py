@@ -75,6 +75,15 @@ def test_only_the_words_below_a_bar_are_left_out():
     assert (texts(found), found.invisible) == (["Name of the witness:"], len("ArloFinch"))
 
 
+@pytest.mark.parametrize("shift", [0, 0.1, 0.2, 0.3, 0.4])  # pixels of the picture that the bar covers in part
+def test_a_bar_as_wide_as_its_words_hides_them(shift):
+    line = text("Witness: Arlo Finch, aged 41", x=72 + shift)
+    letters = pypdfium2.PdfDocument(pages(line))[0].get_textpage()
+    left, right = letters.get_charbox(9, loose=True)[0], letters.get_charbox(18, loose=True)[2]
+    found = content(line, f"0 g {left} 695 {right - left} 15 re f".encode())
+    assert ("".join(texts(found)).replace(" ", ""), found.invisible) == ("Witness:,aged41", len("ArloFinch"))
+
+
 @pytest.mark.parametrize(
     ("shown", "setting", "markdown", "count"),
     [
