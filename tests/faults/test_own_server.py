@@ -9,6 +9,7 @@ from faulty import (
     PAGES,
     SMALL,
     accounted,
+    alive,
     command,
     complaints,
     ended,
@@ -23,7 +24,7 @@ from faulty import (
     texts,
     words,
 )
-from running import alive, when
+from running import when
 
 import llm_ocr
 

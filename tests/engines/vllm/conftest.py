@@ -6,8 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from running import alive
-from supervised import COMMAND, PACE, made_profile
+from supervised import COMMAND, PACE, alive, made_profile
 
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.engines.vllm.server import Pace, VllmServer

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from free_ports import free_port
-from running import alive
-from supervised import COMMAND, PACE, end, fetch, made_profile, scattered, wait_for
+from supervised import COMMAND, PACE, alive, end, fetch, made_profile, scattered, wait_for
 
 from llm_ocr.engines.vllm import server
 from llm_ocr.engines.vllm.command import ServeOptions

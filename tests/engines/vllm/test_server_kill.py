@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import alive
-from supervised import FAKE, end, scattered, wait_for
+from supervised import FAKE, alive, end, scattered, wait_for
 
 CLIENT = """
 import asyncio, sys
