@@ -142,7 +142,7 @@ class Bench:
         self.model = str(given.weights.resolve())
         self.sampler = Sampler(self.folder / "samples.jsonl")
         program, *words = shlex.split(given.vllm_command)
-        self.command = (str(Path(program).absolute()) if "/" in program else program, *words)
+        self.command = (str(Path(shutil.which(program) or program).absolute()), *words)
         self.key = f"key-{secrets.token_hex(16)}"
         self.servers: dict[str, tuple[VllmServer, Address]] = {}
         self.report: dict[str, Any] = {
@@ -316,7 +316,7 @@ class Bench:
     async def bench(self, turn: Turn, addresses: Sequence[Address], folder: Path) -> tuple[float, int, dict[str, Any]]:
         sequences = sum(SETTINGS[name].sequences for name in turn.servers)
         words = bench(
-            self.work, Path(str(shutil.which(self.command[0]))), addresses[0], self.model, self.given.dataset_name,
+            self.work, Path(self.command[0]), addresses[0], self.model, self.given.dataset_name,
             self.folder / "work" / "requests.jsonl", folder / "result.json", 2 * sequences,
         )  # fmt: skip
         names = {**os.environ, "OPENAI_API_KEY": addresses[0].key}

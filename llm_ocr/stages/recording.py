@@ -142,7 +142,8 @@ class UsageMeter:
     def _seconds(self, pid: int, kind: str) -> float | None:
         """Return the processor seconds of a process, and for a renderer also those that it waited for a processor.
 
-        A renderer that waits because servers take the cores is busy: the source does not limit.
+        A renderer that waits because servers take the cores is busy: the source does not limit. `schedstat` is of its
+        first thread, which does the work.
         """
         fields = self._stat(pid)
         if fields is None:

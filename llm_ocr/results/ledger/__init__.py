@@ -6,7 +6,7 @@
 The ink comes from the image that was read (`documents.ink`). A page without any is blank.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from llm_ocr.documents.ink import leveled, pixels_of
@@ -25,8 +25,9 @@ def account(
     evidence: Evidence,
     attempt: Attempt,
     texts: Sequence[BlockText],
-    verify: Verify = "layer",
-    moved: Sequence[Span] = (),
+    verify: Verify,
+    moved: Sequence[Span],
+    skipped: Mapping[int, int],
 ) -> Ledger | None:
     """Return the ledger of a page. Takes about 6 ms of a core.
 
@@ -36,6 +37,7 @@ def account(
         texts: The texts of its blocks.
         verify: Which evidence is used for the text.
         moved: Places of text where the page has other text. They are unsupported there, but in no share.
+        skipped: Letters of the lines that the answer skips, by their numbers in the text layer or in OCR.
 
     Returns:
         The ledger; None if the ink is unknown.
@@ -63,7 +65,9 @@ def account(
         unread, unsupported = compare_with_ink(black, attempt, texts, known, amount=not (by_layer or ocr) or not texts)
     if by_layer or ocr:
         compared = (
-            compare_with_ocr(ocr, black, attempt, texts) if ocr else compare_with_layer(evidence, black, attempt, texts)
+            compare_with_ocr(ocr, black, attempt, texts, skipped)
+            if ocr
+            else compare_with_layer(evidence, black, attempt, texts, skipped)
         )
         lacking, foreign = compared
         # The limits of ink are wider, because it is less certain.

@@ -2,14 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from llm_ocr.documents.ink import ink_without
 from llm_ocr.results.ledger.ink import FEWEST, Unread, Unsupported
-from llm_ocr.results.quality.order import skipped_lines
 from llm_ocr.results.quality.text_layer import (
     ENOUGH_LETTERS,
     FORMULA,
@@ -53,9 +52,12 @@ _WORD = re.compile(r"[^\W_]{4}")
 
 
 def compare_with_layer(
-    evidence: Evidence, black: "Mask", attempt: Attempt, texts: Sequence[BlockText]
+    evidence: Evidence, black: "Mask", attempt: Attempt, texts: Sequence[BlockText], skipped: Mapping[int, int]
 ) -> tuple[Unread, Unsupported]:
-    """Compare the answer with a true text layer, both ways, in chunks of about a line, and by numbers and names."""
+    """Compare the answer with a true text layer, both ways, in chunks of about a line, and by numbers and names.
+
+    `skipped`: letters of the lines that are known to be lost, by their numbers in the layer.
+    """
     lines = [(text, box.turned(attempt.rotation)) for text, box in evidence.lines]
     is_optional = optional_lines(lines, attempt, texts)
     demanded, optional = (
@@ -89,7 +91,6 @@ def compare_with_layer(
     starts = [0, *accumulate(len(text) + 1 for text, _ in demanded)]
     lost = _lost_lines(starts, wanted, in_answer[: len(wanted)], _longest_run([chunk for _, chunk in every], in_layer))
     place = dict(zip((number for number, free in enumerate(is_optional) if not free), starts, strict=False))
-    skipped = skipped_lines(lines, texts, drawn=True)
     lost = {place[number]: letters for number, letters in skipped.items() if number in place} | lost
     if lacking or lost:
         boxes = [

@@ -1,7 +1,7 @@
 """Compare the answer of a model with OCR of the page."""
 
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import compress
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from llm_ocr.documents.ink import ROOM, ink_without
 from llm_ocr.results.ledger.ink import Unread, Unsupported
 from llm_ocr.results.ledger.layer import DIGITS, NAME, numbers_in, optional_lines
-from llm_ocr.results.quality.order import skipped_lines
 from llm_ocr.results.quality.text_layer import (
     ENOUGH_LETTERS,
     BlockText,
@@ -19,6 +18,7 @@ from llm_ocr.results.quality.text_layer import (
     aligned,
     chunks_of,
     folded,
+    in_rows,
     passages,
     size_of,
     without_formulas,
@@ -44,15 +44,18 @@ _KNOWN_SCRIPT = 0.5
 
 
 def compare_with_ocr(
-    ocr: OcrText, black: "Mask", attempt: Attempt, texts: Sequence[BlockText]
+    ocr: OcrText, black: "Mask", attempt: Attempt, texts: Sequence[BlockText], skipped: Mapping[int, int]
 ) -> tuple[Unread, Unsupported]:
     """Compare the answer with OCR of the page, both ways, in passages and by numbers.
 
     OCR errs, and reads neither handwriting nor formulas. Only lines that it reads with confidence are demanded. A
     passage that it lacks is unsupported unless lines that it could not read with confidence have room for it, or ink in
-    the passage's block that it did not find.
+    the passage's block that it did not find. `skipped`: letters of the lines that are known to be lost, by their
+    numbers in `ocr`.
     """
-    lines = _in_rows(replace(line, box=line.box.turned(attempt.rotation)) for line in ocr.lines)
+    turned = [replace(line, box=line.box.turned(attempt.rotation)) for line in ocr.lines]
+    numbers = [number for row in in_rows([line.box for line in turned]) for number in row]
+    lines = [turned[number] for number in numbers]
     answer = []
     for number, entry in enumerate(texts):
         own = without_formulas(entry)
@@ -74,11 +77,9 @@ def compare_with_ocr(
         for part, start, _, letters in _passages(parts):
             lacking[part.number, start] = letters
     missed = {number for number, _ in lacking}
-    sure = [number for number, line in enumerate(lines) if line.confidence >= _SURE]
-    skipped = skipped_lines([(lines[number].text, lines[number].box) for number in sure], texts, drawn=False)
-    for number, letters in ((sure[at], letters) for at, letters in skipped.items()):
-        if not optional[number] and number not in missed:
-            lacking[number, 0] = letters
+    for number, place in enumerate(numbers):
+        if place in skipped and lines[number].confidence >= _SURE and not optional[number] and number not in missed:
+            lacking[number, 0] = skipped[place]
     lost = sum(lacking.values()) / size_of([part.chunk for part in demanded]) if lacking else 0.0
     unread = Unread(lost, [lines[number].box for number in dict.fromkeys(number for number, _ in lacking)])
 
@@ -120,18 +121,6 @@ def _passages(parts: Sequence[_Part]) -> list[tuple[_Part, int, int, int]]:
     """Return the passages that were not found: their part, the start and end in its text, and their letters."""
     found = passages([part.chunk for part in parts], [part.found for part in parts])
     return [(parts[at], start, end, letters) for at, start, end, letters in found]
-
-
-def _in_rows(lines: Iterable[OcrLine]) -> list[OcrLine]:
-    """Return the lines from top to bottom, and those of one height, such as cells of a table, from left to right."""
-    rows: list[list[OcrLine]] = []
-    for line in sorted(lines, key=lambda line: line.box.centre[1]):
-        first = rows[-1][0].box if rows else line.box
-        if rows and line.box.centre[1] < first.centre[1] + first.height / 2:
-            rows[-1].append(line)
-        else:
-            rows.append([line])
-    return [line for row in rows for line in sorted(row, key=lambda line: line.box.x0)]
 
 
 def _in_columns(parts: Sequence[_Part], lines: Sequence[OcrLine]) -> list[_Part]:

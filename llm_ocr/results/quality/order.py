@@ -4,6 +4,7 @@ import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, combinations, groupby, pairwise
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -74,8 +75,45 @@ def _overlap(low: "Reals", high: "Reals") -> tuple["Reals", "Reals"]:
     return np.minimum(high, high.T) - np.maximum(low, low.T), np.minimum(size, size.T)
 
 
+#: Kinds whose text may repeat that of other blocks.
+_UNVISITED = FURNITURE | {BlockKind.FIGURE}
 #: Fewest letters of a line whose place in the answer is compared, and share of them that the answer has in one place.
 _LEAST_LINE, _MOST_OF_LINE = 20, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Passages that an answer has in common with the lines of a page, both as letters without spaces.
+
+    `words`: number of the block, word, and place in the block's text, for each word of the answer; `ends`: of the lines
+    in the letters of the page; `passages`: start in the answer, start on the page, and length, as from
+    `matched_passages`; `taken`: 1 for each letter of the page that is in a passage.
+    """
+
+    answer: str
+    page: str
+    words: Sequence[tuple[int, str, tuple[int, int]]]
+    ends: Sequence[int]
+    passages: Sequence[tuple[int, int, int]]
+    taken: bytearray
+
+
+def matches_of(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText]) -> Matches:
+    """Return the passages that the answer and the lines of the page have in common; none of too few letters."""
+    own = [
+        (number, word, place)
+        for number, entry in enumerate(texts)
+        for chunk in entry.chunks
+        for word, place in zip(chunk.words, chunk.places, strict=True)
+    ]
+    printed = [words_of(text) for text, _ in lines]
+    answer, page = "".join([word for _, word, _ in own]), "".join(map("".join, printed))
+    ends = list(accumulate(sum(map(len, words)) for words in printed))
+    sizes = [len(word) for _, word, _ in own], [len(word) for words in printed for word in words]
+    taken = bytearray(len(answer)), bytearray(len(page))
+    is_enough = min(len(answer), len(page)) >= ENOUGH_LETTERS
+    passages = sorted(matched_passages((answer, page), sizes, PASSAGE, taken)) if is_enough else []
+    return Matches(answer, page, own, ends, passages, taken[1])
 
 
 class Visit(NamedTuple):
@@ -87,26 +125,17 @@ class Visit(NamedTuple):
     end: int
 
 
-def visits_of(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText]) -> list[Visit]:
+def visits_of(matches: Matches, texts: Sequence[BlockText]) -> list[Visit]:
     """Return the lines of which the answer has most, in the order of the answer; none that the page repeats."""
-    skipped = FURNITURE | {BlockKind.FIGURE}
-    chunks = [(n, chunk) for n, entry in enumerate(texts) if entry.block.kind not in skipped for chunk in entry.chunks]
-    own = [(n, word, place) for n, chunk in chunks for word, place in zip(chunk.words, chunk.places, strict=True)]
-    printed = [words_of(text) for text, _ in lines]
-    answer, page = "".join([word for _, word, _ in own]), "".join(map("".join, printed))
-    if min(len(answer), len(page)) < ENOUGH_LETTERS:
-        return []
-    words = [len(word) for _, word, _ in own], [len(word) for some in printed for word in some]
-    ends = list(accumulate(sum(map(len, some)) for some in printed))
-    word_starts = list(accumulate(words[0], initial=0))
+    answer, page, own, ends = matches.answer, matches.page, matches.words, matches.ends
+    word_starts = list(accumulate((len(word) for _, word, _ in own), initial=0))
     parts = []
-    unmatched = bytearray(len(answer)), bytearray(len(page))
 
     def is_repeated(start: int, place: int, length: int) -> bool:
         own, printed = answer[start : start + length], page[place : place + length]
         return answer.find(own) != answer.rfind(own) or page.find(printed) != page.rfind(printed)
 
-    for start, place, length in matched_passages((answer, page), words, PASSAGE, unmatched):
+    for start, place, length in matches.passages:
         if is_repeated(start, place, length):
             continue
         while length > 0:
@@ -115,11 +144,11 @@ def visits_of(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText]) -> l
             parts.append((start, size, line))
             start, place, length = start + size, place + size, length - size
     found: list[tuple[Visit, int]] = []
-    for start, size, line in sorted(parts):
+    for start, size, line in parts:
         (block, _, first), (last_block, _, last) = (
             own[bisect_right(word_starts, at) - 1] for at in (start, start + size - 1)
         )
-        if last_block != block:  # the same letters by chance
+        if last_block != block or texts[block].block.kind in _UNVISITED:  # the former: the same letters by chance
             continue
         visit = Visit(line, block, first[0], last[1])
         if found and found[-1][0][:2] == visit[:2]:
@@ -327,7 +356,9 @@ _CHAIN, _BETWEEN = 6, 8
 _SKIPPED, _MOSTLY = 26, 0.8
 
 
-def skipped_lines(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText], *, drawn: bool) -> dict[int, int]:
+def skipped_lines(
+    lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText], matches: Matches, *, drawn: bool
+) -> dict[int, int]:
     """Return the letters of the lines that an answer skips: it has what is before and after them in a column.
 
     The words of a lost line are often elsewhere on the page, too, and left over there: words alone do not show it.
@@ -335,24 +366,16 @@ def skipped_lines(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText], 
     Args:
         lines: Texts and relative boxes of the page's lines, in the answer's orientation.
         texts: The texts of the answer's blocks.
+        matches: What both have in common.
         drawn: Whether the lines are in the order in which the file draws them.
 
     Returns:
         The letters by the number of the line.
     """
-    own = [(n, word) for n, entry in enumerate(texts) for chunk in entry.chunks for word in chunk.words]
-    printed = [words_of(text) for text, _ in lines]
-    answer, page = "".join(word for _, word in own), "".join(map("".join, printed))
-    if min(len(answer), len(page)) < ENOUGH_LETTERS:
-        return {}
-    words = [len(word) for _, word in own], [len(word) for line in printed for word in line]
-    blocks = [number for number, word in own for _ in word]
-    ends = list(accumulate(sum(map(len, line)) for line in printed))
-    taken = bytearray(len(answer)), bytearray(len(page))
-    matched = sorted(matched_passages((answer, page), words, PASSAGE, taken))
-    below = lines_below(lines, drawn=drawn)
+    blocks = [number for number, word, _ in matches.words for _ in word]
+    below, ends = lines_below(lines, drawn=drawn), matches.ends
     lost: dict[int, int] = {}
-    for (start, place, length), (next_start, next_place, _) in pairwise(matched):
+    for (start, place, length), (next_start, next_place, _) in pairwise(matches.passages):
         between, block = next_start - start - length, blocks[next_start]
         if between > _BETWEEN or blocks[start + length - 1] != block or texts[block].block.kind not in _RUNNING:
             continue
@@ -364,7 +387,7 @@ def skipped_lines(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText], 
         size, free = 0, {}
         for number in chain:
             first = place + length if number == chain[0] else ends[number - 1]
-            part = taken[1][first : next_place if number == last else ends[number]]
+            part = matches.taken[first : next_place if number == last else ends[number]]
             size, free[number] = size + len(part), part.count(0)
         if sum(free.values()) - between >= _SKIPPED and sum(free.values()) > _MOSTLY * size:
             lost |= {number: letters for number, letters in free.items() if letters >= PASSAGE}

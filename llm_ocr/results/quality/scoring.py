@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from llm_ocr.results.quality import (
     percent,
     what_is_wrong,
 )
-from llm_ocr.results.quality.order import ASIDE, in_order, layer_order, misplaced, visits_of
+from llm_ocr.results.quality.order import ASIDE, in_order, layer_order, matches_of, misplaced, skipped_lines, visits_of
 from llm_ocr.results.quality.tables import misplaced_rows, table_parts
 from llm_ocr.results.quality.text_layer import Chunk, chunks_of, is_true, texts_of
 from llm_ocr.types import Attempt, Block, Evidence, Ledger, Page, Quality, Reason, Span, Status, plural
@@ -147,12 +147,15 @@ def score(page: Page, attempt: Attempt, verify: "Verify" = "layer") -> tuple[Qua
     lines = list(evidence.lines) if layer else []
     if verify == "ocr" and not layer and evidence.ocr:
         lines = [(line.text, line.box) for line in evidence.ocr.lines]
-    visits = visits_of(lines, texts) if lines else []
+    lines = [(text, box.turned(attempt.rotation)) for text, box in lines]
+    matches = matches_of(lines, texts)
+    visits = visits_of(matches, texts)
     moved: list[Span] = []
+    skipped: Mapping[int, int] = {}
     size = sum(len(entry.text) for entry in texts)
     if lines and size and verify != "ink":
-        turned = [(text, box.turned(attempt.rotation)) for text, box in lines]
-        moved = [*misplaced(turned, texts, visits, drawn=layer), *misplaced_rows(turned, texts, level=layer)]
+        moved = [*misplaced(lines, texts, visits, drawn=layer), *misplaced_rows(lines, texts, level=layer)]
+        skipped = skipped_lines(lines, texts, matches, drawn=layer)
         parts[PLACED] = max(0.0, 1 - sum(span.end - span.start for span in moved) / size)
     if layer:
         order = layer_order(evidence, texts, visits)
@@ -161,7 +164,7 @@ def score(page: Page, attempt: Attempt, verify: "Verify" = "layer") -> tuple[Qua
         order = in_order([(block.text, block.box) for block in longer if block.box.area < 1])
     if order is not None:
         parts[ORDER if layer else SEQUENCE] = order
-    ledger = account(evidence, attempt, texts, verify, moved)
+    ledger = account(evidence, attempt, texts, verify, moved, skipped)
     if ledger is not None and page.content is not None and page.content.with_invisible:
         ledger = replace(ledger, unsupported_share=0.0, unsupported=())  # the user wants text without ink
     if ledger is not None:

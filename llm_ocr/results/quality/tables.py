@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from llm_ocr.results.quality import TABULAR
-from llm_ocr.results.quality.text_layer import BlockText, plain, size_of, words_of
+from llm_ocr.results.quality.text_layer import BlockText, in_rows, plain, size_of, words_of
 from llm_ocr.types import BlockKind, Box, Span
 
 _ROW = re.compile(r"<tr[^>]{0,300}>", re.IGNORECASE)
@@ -139,14 +139,8 @@ def misplaced_rows(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText],
 
 def _heights(lines: Sequence[tuple[str, Box]]) -> list[list[str]]:
     """Return the words of the page at each height, from left to right; none that are written to the left."""
-    rows: list[list[tuple[str, Box]]] = []
-    for line in sorted(lines, key=lambda line: line[1].centre[1]):
-        first = rows[-1][0][1] if rows else line[1]
-        if rows and line[1].centre[1] < first.centre[1] + min(first.height, line[1].height) / 2:
-            rows[-1].append(line)
-        else:
-            rows.append([line])
-    words = [[word for text, _ in sorted(row, key=lambda line: line[1].x0) for word in words_of(text)] for row in rows]
+    rows = in_rows([box for _, box in lines])
+    words = [[word for number in row for word in words_of(lines[number][0])] for row in rows]
     return [row for row in words if not any(unicodedata.bidirectional(word[0]) in ("R", "AL") for word in row)]
 
 

@@ -166,8 +166,7 @@ def chunks_of(text: str) -> list[Chunk]:
 
 def words_of(text: str) -> list[str]:
     """Return the words of the chunks of a text."""
-    words = [folded(word) for word in _TOKEN.findall(text)]
-    return [word[at : at + LETTERS] for word in words for at in range(0, len(word), LETTERS)]
+    return [word for chunk in chunks_of(text) for word in chunk.words]
 
 
 def size_of(chunks: Sequence[Chunk]) -> int:
@@ -364,3 +363,15 @@ def in_margin(box: Box) -> bool:
     if down < _MARGIN or down > 1 - _MARGIN:
         return True
     return (across < _MARGIN or across > 1 - _MARGIN) and box.height > 3 * box.width
+
+
+def in_rows(boxes: Sequence[Box]) -> list[list[int]]:
+    """Return the numbers of boxes from top to bottom; those of one height, as cells of a table, from left to right."""
+    rows: list[list[int]] = []
+    for number in sorted(range(len(boxes)), key=lambda number: boxes[number].centre[1]):
+        box, first = boxes[number], boxes[rows[-1][0]] if rows else None
+        if first is not None and box.centre[1] < first.centre[1] + min(first.height, box.height) / 2:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    return [sorted(row, key=lambda number: boxes[number].x0) for row in rows]

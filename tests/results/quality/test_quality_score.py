@@ -914,7 +914,7 @@ _HARBOR = (
     "museum of the town, where visitors of all ages may read it on Sundays.",
     "The first schooner carried timber from the north, and its captain paid",
     "the fee in silver, because the bank had closed its doors in the winter",
-    "and nobody trusted the paper notes that the council had printed since.",
+    "and nobody trusted the paper notes that the council printed afterward.",
     "Two smaller boats brought wool and salted fish from islands in the west, but",
     "their crews left again before noon without a word to the harbor master.",
 )
