@@ -223,7 +223,8 @@ def test_preempted_machine_leaves_no_process_and_can_publish(tmp_path):
         "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *a: (print('published', flush=True), "
         f"open({str(tmp_path / 'done')!r}, 'w').close(), sys.exit(4))); print('begun', flush=True); time.sleep(600)"
     )
-    program = (
+    program = (  # SIGINT is ignored if the tests run in the background of a shell
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         f"from llm_ocr_platforms.modal.functions import run_command; run_command(['python', '-c', {stage!r}], {{}})"
     )
     function = subprocess.Popen(
