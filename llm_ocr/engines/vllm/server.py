@@ -14,12 +14,12 @@ from pathlib import Path
 
 from llm_ocr.engines import Address, ServerFacts
 from llm_ocr.engines.vllm.command import (
+    LOOPBACK,
     Limits,
     ServeOptions,
     free_port,
     given,
     number_of,
-    reached_at,
     secrets_of,
     serve_command,
     server_env,
@@ -295,10 +295,10 @@ class VllmServer:
         if self._stopped:
             raise ServerError(f"{self._name} was stopped during startup")
         options = self._options
-        port = free_port(options.host, self._port or 0)
+        port = free_port(self._port or 0)
         if port is None:
             raise ServerError(
-                f"{self._name} cannot listen on {options.host}:{self._port}: the port is in use",
+                f"{self._name} cannot listen on {LOOPBACK}:{self._port}: the port is in use",
                 hint="Choose another `vllm_port`, or remove it to use a free port. Or use a running `server_url`.",
             )
         words = serve_command(self._profile, options, port, version=numbers(version), limits=self._limits)
@@ -307,7 +307,7 @@ class VllmServer:
         prefix = len(options.command)
         self._words = [*found(words[:prefix], self._environment.get("PATH")), *words[prefix:]]
         model = options.model or self._profile.model
-        address = Address(reached_at(options.host, port), model, self._key)
+        address = Address(f"http://{LOOPBACK}:{port}/v1", model, self._key)
         self._log.begin(self.command)
         if not self._starts:  # later commands differ only in the port and in the reported lower limits
             self._say(f"{self._name}: {self.command}")
