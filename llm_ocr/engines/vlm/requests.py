@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from llm_ocr.engines import CompletionRequest
+from llm_ocr.engines import CompletionRequest, ContentTools
 from llm_ocr.models.parsers.repetition import RepetitionWatch
 from llm_ocr.models.profile import Frame, Profile
 from llm_ocr.types import Attempt, EncodedImage, Page
@@ -70,7 +70,7 @@ class DescribeOptions:
 # Work on images and documents outside the event loop.
 
 
-class ImageTools(Protocol):
+class ImageTools(ContentTools, Protocol):
     """CPU-bound work in other processes. All methods raise `PageFailure` if the work fails."""
 
     async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
@@ -78,9 +78,6 @@ class ImageTools(Protocol):
 
     async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
         """Return the image turned clockwise by 90, 180, or 270 degrees."""
-
-    async def content(self, page: Page) -> Page:
-        """Return the page with its text layer; unchanged without one."""
 
 
 @dataclass(frozen=True, slots=True)

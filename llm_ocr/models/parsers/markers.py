@@ -6,7 +6,6 @@ Nemotron Parse writes `<x_0.1><y_0.1>text<x_0.9><y_0.2><class_Text>`, fractions 
 """
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -291,43 +290,25 @@ def parse_mineru_layout(text: str, frame: Frame = NO_FRAME) -> Parsed:
     `continued` has the later boxes of a text. If all regions with text have the same rotation, `notes` has the
     rotation, too.
     """
-    regions, lost = mineru_regions(text)
+    split = split_by_marker(plain_body(text), MINERU, from_1000)
+    found = [piece for piece in split.pieces if piece.label is not None and piece.boxes]
+    regions: dict[tuple[str, Box], Marked] = {}
+    for piece in found:
+        piece.label = _MINERU_LABELS.get((piece.label or "").casefold(), piece.label or "")
+        piece.parts = []
+        regions.setdefault((piece.label, piece.boxes[0]), piece)
+    if len(found) > len(regions):
+        split.lost.append(f"{len(found) - len(regions)} regions that repeat another were left out")
+    if not split.marked and split.pieces:
+        split.lost.append("no layout in the answer")
+    turns = {_TURNS[region.turn] for region in regions.values() if kind_of(region.label or "") not in _NO_TEXT}
     blocks = []
-    for region in with_continued(regions):
+    for region in with_continued(regions.values()):
         label = region.label or ""
         box, *others = region.boxes
         blocks.append(Block(kind_of(label), box, label=label, level=level_of(label), continued=tuple(others)))
-    turns = {region_turn(region) for region in regions if kind_of(region.label or "") not in _NO_TEXT}
     notes = PageNotes(is_rotation_valid=turns == {0}, rotation_correction=turns.pop()) if len(turns) == 1 else None
-    return Parsed(tuple(blocks), tuple(lost), notes)
-
-
-def mineru_regions(text: str) -> tuple[list[Marked], list[str]]:
-    """Return the regions of MinerU's layout in reading order, each with one box, and the losses.
-
-    `region_turn` returns the rotation that a region needs before it is read.
-    """
-    split = split_by_marker(plain_body(text), MINERU, from_1000)
-    regions: list[Marked] = []
-    doubles = Counter[tuple[str, Box]]()
-    for piece in split.pieces:
-        if piece.label is None or not piece.boxes:
-            continue
-        piece.label = _MINERU_LABELS.get(piece.label.casefold(), piece.label)
-        piece.parts = []
-        doubles[piece.label, piece.boxes[0]] += 1
-        if doubles[piece.label, piece.boxes[0]] == 1:
-            regions.append(piece)
-    if doubles.total() > len(regions):
-        split.lost.append(f"{doubles.total() - len(regions)} regions that repeat another were left out")
-    if not split.marked and split.pieces:
-        split.lost.append("no layout in the answer")
-    return regions, split.lost
-
-
-def region_turn(region: Marked) -> int:
-    """Return the degrees clockwise, 0, 90, 180, or 270, by which a region must be turned to be upright."""
-    return _TURNS[region.turn]
+    return Parsed(tuple(blocks), tuple(split.lost), notes)
 
 
 def _parsed(split: Split) -> Parsed:
