@@ -172,11 +172,6 @@ class LocalStore(BaseStore):
         """Absolute path of the folder."""
         return str(self.root)
 
-    def get(self, key: str) -> bytes:
-        path = self._path(key)
-        with translated("read", str(path), reading=True):
-            return path.read_bytes()
-
     def read_range(self, key: str, start: int, length: int) -> bytes:
         path = self._path(key)
         with translated("read", str(path), reading=True), path.open("rb") as file:
