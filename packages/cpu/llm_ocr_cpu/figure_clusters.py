@@ -217,6 +217,8 @@ _CELLS = 240
 _LEAST_BARS, _MOST_AXES = 3, 60
 #: Largest number of drawing operators of a plain shape.
 _PLAIN = 24
+#: Rules around a picture.
+_FRAME = 4
 #: Number of equal single letters from which they are symbols of a drawing.
 _MANY_SYMBOLS = 500
 
@@ -250,6 +252,15 @@ class Cluster:
     @property
     def only_rules(self) -> bool:
         return self.rules == self.total
+
+    @property
+    def is_picture(self) -> bool:
+        return self.raster_area > 0.5 * self.box.area
+
+    @property
+    def is_plain_picture(self) -> bool:
+        """Whether there are only images, perhaps in a frame: no axes or marks, which have labels."""
+        return self.is_picture and self.total - self.rasters <= _FRAME
 
 
 def page_objects(texts: Texts, tables: Floats) -> Objects:

@@ -97,13 +97,12 @@ def is_figure(cluster: Cluster, texts: Texts) -> bool:
         return False
     if box.y1 < _HEAD * page.height and share < 0.06:
         return False
-    picture = cluster.raster_area > 0.5 * box.area
     if share < 0.1 and box.y1 < 0.35 * page.height and texts.outside_margins(box) > 0.3:
         return False
     members = texts.inside(box)
     if texts.body[members].sum() * texts.body_size > 0.25 * box.height or texts.covered(box) > 0.15:
         return False
-    if picture:
+    if cluster.is_picture:
         return share >= _PICTURE
     return share >= _DRAWING and _is_drawing(cluster, texts, members)
 
@@ -190,7 +189,7 @@ def _is_label(index: int, texts: Texts, box: Box) -> bool:
 
 def label_of(cluster: Cluster, lines: frozenset[int], texts: Texts) -> str:
     """Return "image", "chart", or "diagram"."""
-    if cluster.raster_area > 0.5 * cluster.box.area:
+    if cluster.is_picture:
         return "image"
     own = [texts.content.lines[index].text for index in lines]
     numbers = sum(map(is_number, own))
@@ -240,12 +239,15 @@ def _regions(texts: Texts, chosen: Sequence[tuple[Cluster, frozenset[int]]], cap
     for cluster, caption in sorted(chosen, key=lambda item: (item[0].box.y0, item[0].box.x0)):
         beside = labels_beside(cluster.box, caption, texts, taken)
         around = reduce(Box.union, (content_lines[index].box for index in beside), cluster.box)
-        box, lines = with_labels(around, texts, taken)
+        if cluster.is_plain_picture and not caption:  # names and prices below a picture are text of the page
+            box, lines = cluster.box, _on_images(cluster.box, texts) - taken
+        else:
+            box, lines = with_labels(around, texts, taken)
         inside = texts.running(np.array(sorted(lines), dtype=np.intp))
         if inside > LEAST_PROSE and inside > (MOST_PROSE + 0.2 * bool(caption)) * prose:
             _note_figure("no figure", "holds too much of the page's prose", box, texts, cluster, caption)
             continue
-        lines -= _over_picture(cluster, lines, texts)
+        lines -= _over_picture(cluster, lines, texts, named=bool(caption))
         taken |= lines
         margin = 1.5 * texts.unit
         page = Box(0, 0, texts.content.width, texts.content.height)
@@ -256,18 +258,26 @@ def _regions(texts: Texts, chosen: Sequence[tuple[Cluster, frozenset[int]]], cap
     return regions
 
 
-def _over_picture(cluster: Cluster, lines: frozenset[int], texts: Texts) -> frozenset[int]:
+def _on_images(box: Box, texts: Texts) -> frozenset[int]:
+    """Return the lines in the box that are on its images, not between them."""
+    on_images = [texts.inside(raster.box) for raster in texts.content.rasters]
+    return frozenset(np.intersect1d(texts.inside(box), np.concatenate(on_images)).tolist())
+
+
+def _over_picture(cluster: Cluster, lines: frozenset[int], texts: Texts, *, named: bool) -> frozenset[int]:
     """Return the lines over a picture that is a background, such as a watermark; none if they are labels.
 
-    Lines of OCR are parts of the picture.
+    Lines of OCR are parts of the picture. In a picture that no caption names, most labels have up to two words.
     """
-    if cluster.raster_area <= 0.5 * cluster.box.area:
+    if not cluster.is_picture:
         return frozenset()
     large = (texts.words > 1) & (texts.sizes > _DISPLAY * texts.body_size)
     prose = texts.wordy | large
     drawn = [index for index in lines if texts.content.lines[index].confidence == 1.0]
     if sum(bool(prose[index]) for index in drawn) >= _LINES_OVER:
         return lines
+    if not named and 2 * sum(bool(prose[index] or texts.words[index] > 2) for index in drawn) >= max(1, len(drawn)):
+        return frozenset(drawn)
     # Labels are anywhere in a picture; lines of a list begin at one edge.
     edges = Counter(round(float(texts.boxes[index, 0])) for index in drawn if texts.words[index] > 1)
     return lines if max(edges.values(), default=0) > _LINES_OVER else frozenset()
@@ -279,7 +289,7 @@ def _note_figure(step: str, found: str, box: Box, texts: Texts, cluster: Cluster
         return
     page = texts.content
     share = cluster.box.area / max(page.width * page.height, 1e-6)
-    kind = "picture" if cluster.raster_area > 0.5 * cluster.box.area else "drawing"
+    kind = "picture" if cluster.is_picture else "drawing"
     words = " ".join(page.lines[index].text for index in sorted(caption))
     reason = "a caption names it" if caption else f"a {kind} of {share:.0%} of the page without a caption"
     objects = {"images": cluster.rasters, "drawn": cluster.drawn, "rules": cluster.rules, "shapes": cluster.shapes}

@@ -214,6 +214,19 @@ def test_labels_and_lines_of_ocr_in_a_picture_belong_to_it():
     assert only(page([*seen, *prose(60, 620, 8)], rasters=picture)).lines == {0, 1}
 
 
+def test_names_and_prices_between_pictures_are_text_of_the_page():
+    pictures = [Box(60, 200, 220, 300), Box(228, 200, 388, 300), Box(60, 320, 220, 420)]
+    words = [line("Oak table", 62, 301), line("310.00", 62, 310), line("Rug", 230, 301), line("Room 14", 62, 421)]
+    found = figures(page([*words, *prose(60, 500, 8)], rasters=pictures))
+    assert found and all(figure.lines == frozenset() for figure in found)
+
+
+@pytest.mark.parametrize("caption", [[], [line("Figure 3: The voucher", 100, 620)]])
+def test_few_short_lines_over_a_picture_without_caption_are_text(caption):
+    lines = [line("Voucher 25 euros", 120, 300), line("Code QX-4471", 380, 560), *prose(60, 700, 8), *caption]
+    assert only(page(lines, rasters=[Box(80, 200, 540, 600)])).lines == (frozenset({0, 1}) if caption else frozenset())
+
+
 def test_a_poster_keeps_its_text():
     strokes = [curve(20 + 10 * n, 20, 120 + 10 * n, 820) for n in range(45)]
     assert figures(page(prose(60, 100, 40), strokes)) == []
