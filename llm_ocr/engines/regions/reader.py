@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine, PageReader, noop
 from llm_ocr.engines.regions.answers import (
@@ -15,7 +15,6 @@ from llm_ocr.engines.regions.answers import (
     with_rows,
 )
 from llm_ocr.engines.regions.detection import READ, Detector, Layout, Region, assigned, task_of
-from llm_ocr.engines.slices import Cropper
 from llm_ocr.engines.vlm.reader import UNDRAWN
 from llm_ocr.engines.vlm.requests import (
     Images,
@@ -45,13 +44,6 @@ MOST_BYTES = 64 << 20
 _BLANK_BYTES, _BLANK_LEAST = 0.02, 2000
 
 
-class RegionTools(ImageTools, Cropper, Protocol):
-    """Work on images in other processes. Raises `PageFailure` if the work fails."""
-
-    async def blank(self, image: EncodedImage) -> bool:
-        """Return whether the image is blank."""
-
-
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Region to read.
@@ -71,7 +63,7 @@ class TooMany(Exception):
 
 
 async def cut(
-    page_id: str, image: EncodedImage, wanted: Sequence[Region], modes: Mapping[str, str], tools: RegionTools
+    page_id: str, image: EncodedImage, wanted: Sequence[Region], modes: Mapping[str, str], tools: ImageTools
 ) -> list[Piece | None]:
     """Return the crops with their requests; None for a blank region. Raises `TooMany` and `PageFailure`."""
     area = sum(region.box.area for region in wanted)
@@ -90,7 +82,7 @@ async def cut(
     ]
 
 
-async def _blank(image: EncodedImage, tools: RegionTools) -> bool:
+async def _blank(image: EncodedImage, tools: ImageTools) -> bool:
     """Return whether the image is blank; checked only for few bytes per pixel."""
     if len(image.data) > max(_BLANK_LEAST, _BLANK_BYTES * image.width * image.height):
         return False
@@ -129,7 +121,7 @@ class LayoutReader:
         engine: Engine,
         profile: Profile,
         detector: Detector,
-        tools: RegionTools,
+        tools: ImageTools,
         tasks: Mapping[str, str],
         whole: PageReader,
         options: ReadOptions | None = None,

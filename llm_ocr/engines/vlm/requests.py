@@ -1,7 +1,7 @@
 """Build a profile's requests and images, and define reader options."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from llm_ocr.engines import CompletionRequest, ContentTools
 from llm_ocr.models.parsers.repetition import RepetitionWatch
 from llm_ocr.models.profile import Frame, Profile
-from llm_ocr.types import Attempt, EncodedImage, Page
+from llm_ocr.types import Attempt, Box, EncodedImage, Page
 
 # Options of the model readers.
 
@@ -78,6 +78,12 @@ class ImageTools(ContentTools, Protocol):
 
     async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
         """Return the image turned clockwise by 90, 180, or 270 degrees."""
+
+    async def crop(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
+        """Return the parts of the image under relative boxes."""
+
+    async def blank(self, image: EncodedImage) -> bool:
+        """Return whether the image is blank."""
 
 
 @dataclass(frozen=True, slots=True)

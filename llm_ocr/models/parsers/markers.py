@@ -157,7 +157,7 @@ def _tagged(text: str, *, labels_are_text: bool) -> Parsed:
     found = _read_marks(text, marks) if marks else _read_lines(text)
     lost = found.lost
     blocks: list[Block] = []
-    untagged, *tags = without_copies(found.pieces, signs_of, lost)
+    untagged, *tags = without_copies(found.pieces, lambda piece: signs_of(piece.label, piece.boxes, piece.text), lost)
     if untagged.text.strip():
         lost.append("text without a tag: its place on the page is not known")
         blocks += unlabelled(untagged.text, "", (WHOLE_PAGE,), headings=True)
