@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from llm_ocr.models.parsers.markdown import parse_lighton2, parse_ovis, parse_qwen_markdown
 from llm_ocr.models.parsers.markers import (
+    mineru_regions,
     parse_lighton3,
     parse_mineru_layout,
     parse_nemotron,
     parse_unlimited,
+    region_turn,
     with_dollars,
 )
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
@@ -336,8 +338,10 @@ def test_the_layout_of_mineru_has_kinds_boxes_and_no_text():
 
 
 @pytest.mark.parametrize(("token", "turn"), [("up", 0), ("right", 270), ("down", 180), ("left", 90)])
-def test_regions_tell_how_the_page_must_be_turned_to_be_upright(token: str, turn: int):
+def test_a_region_tells_how_it_must_be_turned_to_be_upright(token: str, turn: int):
     answer = MINERU.replace("rotate_up", f"rotate_{token}")
+    regions, _ = mineru_regions(answer)
+    assert [region_turn(region) for region in regions] == [turn] * 4
     notes = parse_mineru_layout(answer).notes
     assert notes is not None
     assert (notes.is_rotation_valid, notes.rotation_correction) == (turn == 0, turn)

@@ -290,6 +290,22 @@ def parse_mineru_layout(text: str, frame: Frame = NO_FRAME) -> Parsed:
     `continued` has the later boxes of a text. If all regions with text have the same rotation, `notes` has the
     rotation, too.
     """
+    regions, lost = mineru_regions(text)
+    blocks = []
+    for region in with_continued(regions):
+        label = region.label or ""
+        box, *others = region.boxes
+        blocks.append(Block(kind_of(label), box, label=label, level=level_of(label), continued=tuple(others)))
+    turns = {region_turn(region) for region in regions if kind_of(region.label or "") not in _NO_TEXT}
+    notes = PageNotes(is_rotation_valid=turns == {0}, rotation_correction=turns.pop()) if len(turns) == 1 else None
+    return Parsed(tuple(blocks), tuple(lost), notes)
+
+
+def mineru_regions(text: str) -> tuple[list[Marked], list[str]]:
+    """Return the regions of MinerU's layout in reading order, each with one box, and the losses.
+
+    `region_turn` returns the rotation that a region needs before it is read.
+    """
     split = split_by_marker(plain_body(text), MINERU, from_1000)
     found = [piece for piece in split.pieces if piece.label is not None and piece.boxes]
     regions: dict[tuple[str, Box], Marked] = {}
@@ -301,14 +317,12 @@ def parse_mineru_layout(text: str, frame: Frame = NO_FRAME) -> Parsed:
         split.lost.append(f"{len(found) - len(regions)} regions that repeat another were left out")
     if not split.marked and split.pieces:
         split.lost.append("no layout in the answer")
-    turns = {_TURNS[region.turn] for region in regions.values() if kind_of(region.label or "") not in _NO_TEXT}
-    blocks = []
-    for region in with_continued(regions.values()):
-        label = region.label or ""
-        box, *others = region.boxes
-        blocks.append(Block(kind_of(label), box, label=label, level=level_of(label), continued=tuple(others)))
-    notes = PageNotes(is_rotation_valid=turns == {0}, rotation_correction=turns.pop()) if len(turns) == 1 else None
-    return Parsed(tuple(blocks), tuple(split.lost), notes)
+    return list(regions.values()), split.lost
+
+
+def region_turn(region: Marked) -> int:
+    """Return the degrees clockwise, 0, 90, 180, or 270, by which a region must be turned to be upright."""
+    return _TURNS[region.turn]
 
 
 def _parsed(split: Split) -> Parsed:
