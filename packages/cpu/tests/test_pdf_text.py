@@ -543,7 +543,8 @@ def test_visible_text_that_no_font_draws_is_reported_and_read(tmp_path, color, l
 
 def test_text_far_larger_than_its_page_does_not_fail_it(tmp_path):
     words = "合計金額".encode("utf-16-be").hex()
-    drawn = f"BT /S 12 Tf 1000000 0 0 1000000 -1000000 -1000000 Tm <{words}> Tj ET BT /F 12 Tf 72 700 Td (98.0) Tj ET".encode()
+    huge = "1000000 0 0 1000000 -1000000 -1000000 Tm"
+    drawn = f"BT /S 12 Tf {huge} <{words}> Tj ET BT /F 12 Tf 72 700 Td (98.0) Tj ET".encode()
     data = pages(drawn, extra=OUTSIDE).replace(b"<</F 3 0 R>>", b"<</F 3 0 R/S 4 0 R>>")
     assert "98.0" in " ".join(line.text for line in seen(written(tmp_path / "a.pdf", data)).content.lines)
 
