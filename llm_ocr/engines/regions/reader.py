@@ -132,17 +132,13 @@ class LayoutReader:
         self.tools = tools
         self.tasks = tasks
         self.whole = whole
+        self.name = whole.name
         self.profile = profile
         self.options = options or ReadOptions()
         self.rule = rule
         self._rungs = rungs_for(profile, modes=False)
         self._temperature = profile.temperature if self.options.temperature is None else self.options.temperature
         self._max_tokens = what_fits(profile, self.options.max_tokens)
-
-    @property
-    def name(self) -> str:
-        """Model name as shown to users."""
-        return self.whole.name
 
     def identity(self) -> Mapping[str, Any]:
         """Return the settings that change the attempts, without addresses, keys, or caps of the servers."""
