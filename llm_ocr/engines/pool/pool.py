@@ -199,7 +199,7 @@ class ServerPool:
     def __init__(
         self, name: str, servers: Sequence[Server], options: PoolOptions, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        self._name = name
+        self.name = name
         self._options = options
         self._say = say
         self._suspects = PoisonDetector(options)
@@ -216,17 +216,12 @@ class ServerPool:
         self._closing: asyncio.Task[None] | None = None
         self.simulated = False  # whether a request was sent to the simulator, whose answers are made up
 
-    @property
-    def name(self) -> str:
-        """Model name as shown to users."""
-        return self._name
-
     def begin(self) -> None:
         """Start all servers in the background; the first ready server accepts requests. May be called again."""
         if self._tasks or self._closing is not None:
             return
         if not self._members:
-            self._places.fail(ServerError(f"{self._name}: the pool has no server"))
+            self._places.fail(ServerError(f"{self.name}: the pool has no server"))
         for member in self._members:
             task = asyncio.create_task(member.live())
             task.add_done_callback(functools.partial(self._gone, member))
@@ -314,7 +309,7 @@ class ServerPool:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        self._places.fail(ServerError(f"{self._name}: the engine was closed"))
+        self._places.fail(ServerError(f"{self.name}: the engine was closed"))
         for task in self._tasks:
             task.cancel()
         if self._tasks:  # each task closes the connections to its server
@@ -431,7 +426,7 @@ class ServerPool:
                     return
                 more = " If its answers only start late, raise `request_timeout`." if request.hangs else ""
                 raise ServerError(
-                    f"{self._name}: the server {request.harm} while it read {request.id}, before any completed request",
+                    f"{self.name}: the server {request.harm} while it read {request.id}, before any completed request",
                     hint=f"Check the server's log. Run the same command again to continue.{more}",
                 )
             await asyncio.sleep(_PROOF)

@@ -165,6 +165,7 @@ class DocLayout:
 
     def __init__(self, options: DetectorOptions) -> None:
         self._options = options
+        self.name = options.model
         self._folder = tempfile.TemporaryDirectory(prefix="llm-ocr-") if options.python else None
         interpreter = None
         if self._folder is not None:
@@ -182,11 +183,6 @@ class DocLayout:
         self._starting = asyncio.Lock()
         self._batches: Batches[EncodedImage, tuple[Region, ...] | PageFailure] | None = None
         self._model: dict[str, str] = {}
-
-    @property
-    def name(self) -> str:
-        """Model name as shown to users."""
-        return self._options.model
 
     @property
     def parallel(self) -> int:

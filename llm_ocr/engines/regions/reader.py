@@ -105,6 +105,7 @@ SMALL, EMPTY_TRIES = 0.002, 3
 _NOTHING = "nothing was read in it"
 
 
+@dataclass(eq=False)
 class LayoutReader:
     """`PageReader` over a shared engine; `close()` closes the detector and `whole`.
 
@@ -116,33 +117,21 @@ class LayoutReader:
     any readable one. With a `rule`, `whole` also reads pages of low quality, and the better result counts.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        profile: Profile,
-        detector: Detector,
-        tools: ImageTools,
-        tasks: Mapping[str, str],
-        whole: PageReader,
-        options: ReadOptions | None = None,
-        rule: QualityRule | None = None,
-    ) -> None:
-        self.engine = engine
-        self.detector = detector
-        self.tools = tools
-        self.tasks = tasks
-        self.whole = whole
-        self.profile = profile
-        self.options = options or ReadOptions()
-        self.rule = rule
-        self._rungs = rungs_for(profile, modes=False)
-        self._temperature = profile.temperature if self.options.temperature is None else self.options.temperature
-        self._max_tokens = what_fits(profile, self.options.max_tokens)
+    engine: Engine
+    profile: Profile
+    detector: Detector
+    tools: ImageTools
+    tasks: Mapping[str, str]
+    whole: PageReader
+    options: ReadOptions
+    rule: QualityRule | None = None
 
-    @property
-    def name(self) -> str:
-        """Model name as shown to users."""
-        return self.whole.name
+    def __post_init__(self) -> None:
+        profile, options = self.profile, self.options
+        self.name = self.whole.name
+        self._rungs = rungs_for(profile, modes=False)
+        self._temperature = profile.temperature if options.temperature is None else options.temperature
+        self._max_tokens = what_fits(profile, options.max_tokens)
 
     def identity(self) -> Mapping[str, Any]:
         """Return the settings that change the attempts, without addresses, keys, or caps of the servers."""

@@ -77,6 +77,8 @@ class ExternalServer:
     For an address without a model, `choose` picks the model; without `choose`, the only served model is used.
     """
 
+    managed = False  # other clients may use the server
+
     def __init__(
         self,
         address: Address,
@@ -113,11 +115,6 @@ class ExternalServer:
     def name(self) -> str:
         """URL of the server."""
         return self.address.url
-
-    @property
-    def managed(self) -> bool:
-        """Always False: other clients may use the server."""
-        return False
 
     async def start(self) -> tuple[Address, ServerFacts]:
         """Return when the server answers.

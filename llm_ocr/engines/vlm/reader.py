@@ -320,6 +320,7 @@ class ModelReader:
     ) -> None:
         """Configure the reader. Raises `UsageError` for a mode that the profile lacks, or an unsupported anchor."""
         self.engine = engine
+        self.name = engine.name
         self.profile = profile
         self.tools = tools
         self.options = options or ReadOptions()
@@ -350,11 +351,6 @@ class ModelReader:
                 f"{profile.name} does not support `guided` in mode {mode}",
                 hint=f"Remove `guided`. Models with support: {', '.join(guided)}.",
             )
-
-    @property
-    def name(self) -> str:
-        """Model name as shown to users."""
-        return self.engine.name
 
     def identity(self) -> Mapping[str, Any]:
         """Return the settings that change the attempts, without addresses, keys, or caps of the servers."""

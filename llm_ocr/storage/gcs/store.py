@@ -214,16 +214,12 @@ class GcsStore(BaseStore):
 
     def __init__(self, place: Place, options: StoreOptions = DEFAULT_OPTIONS, limits: Limits = DEFAULT_LIMITS) -> None:
         self._place = replace(place, any_key=options.any_key)
+        self.url = place.url
         self._options = options
         self._limits = limits
         self._lock = threading.Lock()
         self._connected: Connection | None = None
         self._found: Capabilities | None = None
-
-    @property
-    def url(self) -> str:
-        """gs://bucket/prefix."""
-        return self._place.url
 
     def _connection(self) -> Connection:
         with self._lock:

@@ -310,11 +310,8 @@ class HubStore(BaseStore, ABC):
 
     def __init__(self, place: Place, options: StoreOptions, retries: RetryPolicy) -> None:
         self._place = place
+        self.url = place.url
         self._client = HubClient(place, options, retries)
-
-    @property
-    def url(self) -> str:
-        return self._place.url
 
     @abstractmethod
     def _address(self, key: str) -> str:
