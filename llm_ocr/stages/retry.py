@@ -15,6 +15,7 @@ from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.errors import PageFailure, StageMissing, UsageError
 from llm_ocr.results.schema import Images, pages_to_parquet
+from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Silent
 from llm_ocr.stages.assemble import assemble
 from llm_ocr.stages.counting import PageCounter
@@ -44,7 +45,7 @@ from llm_ocr.workspace.keys import (
     required_key,
 )
 from llm_ocr.workspace.planned import PlannedDocument, wanted_pages
-from llm_ocr.workspace.publish import done_units, iter_markers, publish, standing_marker
+from llm_ocr.workspace.publish import iter_markers, publish, standing_marker
 from llm_ocr.workspace.published import published_pages
 from llm_ocr.workspace.retry import NamedPages, Selection, copy_rows, failed_figures, plan_retry
 from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, to_remember
@@ -144,18 +145,15 @@ async def plan_repair(job: Job[RepairSettings]) -> bool:
         progress.say(f"Generation {generation.number}: {pages} to be read again {used}")
         return True
 
-    def unread_units() -> int:  # in retries that are read with this key
-        retries = [one for one in generations(workspace) if one.kind is Kind.RETRY and one.key(key) == own]
-        done = done_units(workspace, EXTRACT, key) if retries else set()
-        return sum(unit.id not in done for retry in retries for unit in units_of(workspace, retry))
-
-    waiting = await asyncio.to_thread(unread_units)
+    every = await asyncio.to_thread(generations, workspace)
+    retries = PlannedUnits(workspace, [one for one in every if one.kind is Kind.RETRY and one.key(key) == own])
+    waiting = await asyncio.to_thread(retries.without_marker, EXTRACT, key)
     if waiting:
-        progress.say(f"{plural(waiting, 'unit')} of an earlier command to be read {used}")
+        progress.say(f"{plural(len(waiting), 'unit')} of an earlier command to be read {used}")
     else:
         hint = "Other settings may read them better: another `text_layer`, or a model (`server_url`, `model`)."
         progress.say(f"No page to repair: none is chosen, or all were already read {used}. {hint}")
-    return waiting > 0
+    return bool(waiting)
 
 
 async def give_up(job: Job[RepairSettings]) -> None:
