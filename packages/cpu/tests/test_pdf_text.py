@@ -159,6 +159,17 @@ def test_overprinted_text_is_read_once_and_is_bold():
     assert texts(text("full"), text("full")) == ["full"]
 
 
+def test_letters_drawn_again_as_outlines_are_read_once():
+    from reportlab.pdfbase.pdfmetrics import stringWidth
+
+    words = "Outline Title 2032"
+    places = [72 + stringWidth(words[:at], "Helvetica", 24) for at in range(len(words))]
+    letters = [text(letter, x=x, size=21) for letter, x in zip(words, places, strict=True) if letter != " "]
+    filled = text(words[:9], size=24), text(words[9:], x=places[9], size=24)
+    drawn = [filled[0], *letters[:8], filled[1], *letters[8:]]
+    assert texts(*drawn, text("Doors open at nine", y=600)) == [words, "Doors open at nine"]
+
+
 def spaced(words, gap):
     """Capitals placed one by one, with `gap` points between the letters of 10 points."""
     drawn, x = b"", 72.0
