@@ -122,15 +122,17 @@ def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -
     on_axes = sum(is_number(texts.content.lines[index].text) for index in labels - inside)
     numbered = numbers >= 6 and int(texts.letters[members].sum()) <= _MOST_LETTERS * numbers
     chart = cluster.shapes + cluster.rules + cluster.drawn >= 10 and numbered
-    many = cluster.drawn >= 25 and not _is_border(cluster.box, texts.content.paths)
+    many = cluster.drawn >= 25 and not _is_border(cluster, texts.content.paths)
     return many or (chart and (cluster.drawn + cluster.shapes >= 4 or on_axes >= _ON_AXES))
 
 
-def _is_border(box: Box, paths: Sequence[Path]) -> bool:
-    """Return whether nearly all strokes are at the edges of the box, as the ornaments around a certificate."""
+def _is_border(cluster: Cluster, paths: Sequence[Path]) -> bool:
+    """Return whether nearly all strokes are at the edges of the cluster, as the ornaments around a certificate."""
+    box = cluster.box
     inner = box.grown(-_EDGE * min(box.width, box.height))
     own = [path.box for path in paths if path.box.covered_by(box) > 0.5 and path.box.area < 0.5 * box.area]
-    return sum(one.intersection(inner) > 0 for one in own) < _IN_MIDDLE * len(own)
+    in_middle = sum(one.intersection(inner) > 0 for one in own)
+    return len(own) > 0.5 * cluster.drawn and in_middle < _IN_MIDDLE * len(own)  # a map may have symbols as strokes
 
 
 def _is_listing(lines: Sequence[Line]) -> bool:
