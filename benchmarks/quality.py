@@ -5,7 +5,7 @@ What is invented or missing is measured by `losses.py`.
     python benchmarks/quality.py ../shared/data/pdfs examples --readings FOLDER
 
 Good answers are readings of pages from their text layer, if it is true, scans aside, as their layer is older OCR.
-They are damaged in the ways of `DAMAGE`, and judged with the layer, without it (as on a scan), and without
+They are damaged in the ways of `DAMAGES`, and judged with the layer, without it (as on a scan), and without
 layer and boxes (a scan read by a model that gives no places).
 """
 

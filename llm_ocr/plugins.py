@@ -26,7 +26,7 @@ with `llm_ocr.`: the settings of logging apply to these.
 The RunPod worker (`llm_ocr_platforms.runpod`) is a program that reads documents of requests, and no addition. It uses
 `llm_ocr.session`, `llm_ocr.stages` (`Silent`, `remote.remote_options`), `llm_ocr.documents` (`files`, `remote`),
 `llm_ocr.results`, `llm_ocr.storage`, `llm_ocr.workspace.stored`, `llm_ocr.config`, the tasks of
-`llm_ocr.engines.regions.detection`, and the profile of `llm_ocr.models.profiles.glm_ocr`.
+`llm_ocr.engines.regions.detection`, and the profile of `llm_ocr.models.profiles.regions`.
 """
 
 import sys

@@ -1,5 +1,6 @@
 """Promises about the repository itself: modules, names, messages, and tests."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -115,9 +116,21 @@ def test_settings_with_a_value_in_messages_exist(repository):
 
 
 def test_no_file_names_a_folder_of_a_developers_machine(repository):
-    texts = [path for path in repository.glob("*.md")] + [path for path in repository.glob("docs/*.md")]
-    for path in (*texts, *modules(repository)):
+    texts = [path for pattern in ("*.md", "docs/**/*.md", "benchmarks/**/*.*") for path in repository.glob(pattern)]
+    written = [path for path in texts if path.suffix in (".md", ".py", ".json", ".toml", ".tsv")]
+    for path in (*written, *modules(repository)):
         assert not re.search(r"/(?:home|Users|root|work)/\w+", path.read_text()), path
+
+
+def test_benchmarks_import_what_the_library_has(repository):
+    lacking = []
+    for path in (repository / "benchmarks").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("llm_ocr"):
+                names = [name.name for name in node.names]
+                module = __import__(node.module or "", fromlist=names)  # imports modules among the names, too
+                lacking += [f"{path}: {name}" for name in names if not hasattr(module, name)]
+    assert lacking == []
 
 
 def test_names_of_tests_have_at_most_sixty_characters(repository):

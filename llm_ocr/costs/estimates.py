@@ -213,7 +213,8 @@ def machine_named(platform: str, hardware: str) -> Machine | None:
         if (machine.platform, machine.name) == (platform, hardware):
             return machine
     family, _, size = hardware.rpartition(".")
-    if found := _table()["families"].get(family):
+    found = _table()["families"].get(family, {})
+    if "gpu" in found:
         gpus = found["sizes"].get(size)
         price = price_per_hour(platform, hardware)
         return Machine(platform, hardware, found["gpu"], gpus, price) if gpus else None
@@ -224,6 +225,12 @@ def machine_named(platform: str, hardware: str) -> Machine | None:
     if gpu is None or (count and not count.isdecimal()):
         return None
     return Machine(platform, hardware, gpu, int(count or 1), price_per_hour(platform, hardware))
+
+
+def gpus_by_size(family: str) -> Mapping[str, int]:
+    """Return the GPUs of SageMaker's machines in a family (`ml.g6e`), by size; empty for a family without GPUs."""
+    sizes: Mapping[str, int] = _table()["families"].get(family, {}).get("sizes", {})
+    return sizes
 
 
 def gpu_named(name: str) -> str | None:

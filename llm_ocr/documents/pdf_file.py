@@ -246,7 +246,7 @@ def _is_plain(picture: "Image.Image", box: Box, letters: int) -> bool:
 
 def _is_undrawn(text_page: pypdfium2.PdfTextPage, piece: _Piece, picture: "Image.Image") -> bool:
     """Return whether nothing is drawn at visible text whose font is not in the file; pdfium has only Latin fonts."""
-    place = piece.box.scaled(picture.width, picture.height)
+    place = piece.box.clipped().scaled(picture.width, picture.height)
     part = picture.crop((int(place.x0), int(place.y0), math.ceil(place.x1), math.ceil(place.y1)))
     levels = part.convert("L").tobytes()
     if not levels or max(levels) - min(levels) >= _ONE_COLOR:

@@ -4,10 +4,11 @@ import asyncio
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from llm_ocr.engines import PageReader, noop
 from llm_ocr.engines.vlm.reader import UNDRAWN
+from llm_ocr.engines.vlm.requests import ImageTools
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Attempt, Box, EncodedImage, InkMap, Line, Page, PageContent, Path, Raster, Status, Word
 
@@ -15,22 +16,15 @@ from llm_ocr.types import Attempt, Box, EncodedImage, InkMap, Line, Page, PageCo
 _SEARCHED = 0.3
 
 
-class Cropper(Protocol):
-    """Cuts parts out of page images."""
-
-    async def crop(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
-        """Return the parts under relative boxes. Raises `PageFailure`."""
-
-
 async def read_page(
-    reader: PageReader, page: Page, cropper: Cropper, on_dispatched: Callable[[], None] = noop
+    reader: PageReader, page: Page, tools: ImageTools, on_dispatched: Callable[[], None] = noop
 ) -> Attempt:
     """Read a page, in slices if it is tall. Raises as `PageReader.read`; a single unreadable slice is only a defect.
 
     Args:
         reader: The engine.
         page: The page.
-        cropper: Cuts the slices out of the page image.
+        tools: Cut the slices out of the page image.
         on_dispatched: See `PageReader.read`.
     """
     by_layer = reader.name == "embedded" and page.content is not None and bool(page.content.lines)
@@ -39,7 +33,7 @@ async def read_page(
     if not page.slice_height or by_layer:
         return await reader.read(page, on_dispatched)
     boxes = slices_of(page)
-    images = await cropper.crop(page.image, boxes)
+    images = await tools.crop(page.image, boxes)
     parts = [_part(page, box, image, number) for number, (box, image) in enumerate(zip(boxes, images, strict=True), 1)]
     waiting = [noop] * (len(parts) - 1) + [on_dispatched]
 

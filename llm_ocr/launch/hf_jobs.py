@@ -13,13 +13,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from difflib import get_close_matches
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
 from llm_ocr.config.environment import environment
-from llm_ocr.costs.prices import hub_prices
+from llm_ocr.costs.prices import hub_prices, machines
 from llm_ocr.errors import LaunchError, MissingExtra
 from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, Request, State
 from llm_ocr.launch.answers import Refusal, explained, first_line, near, translated
@@ -41,16 +40,8 @@ HARDWARE: Mapping[str, str] = {
     "pipeline": "cpu-basic",
 }
 
-#: Flavor -> GPUs, from huggingface_hub 2.4.0 (`JobHardware`); the current offer is queried before a job.
-GPUS: Mapping[str, int] = MappingProxyType(
-    {
-        **{"cpu-basic": 0, "cpu-upgrade": 0, "cpu-performance": 0, "cpu-xl": 0},
-        **{"t4-small": 1, "t4-medium": 1, "l4x1": 1, "l4x4": 4, "l40sx1": 1, "l40sx4": 4, "l40sx8": 8},
-        **{"a10g-small": 1, "a10g-large": 1, "a10g-largex2": 2, "a10g-largex4": 4},
-        **{"a100-large": 1, "a100x4": 4, "a100x8": 8, "h200": 1, "h200x2": 2, "h200x4": 4, "h200x8": 8},
-        **{"rtx-pro-6000": 1, "rtx-pro-6000x2": 2, "rtx-pro-6000x4": 4, "rtx-pro-6000x8": 8},
-    }
-)
+#: Flavor -> GPUs, of the price list; the current offer is queried before a job.
+GPUS: Mapping[str, int] = {machine.name: machine.gpus for machine in machines() if machine.platform == "hf-jobs"}
 #: Labels that all jobs of a submission share.
 OWN_LABELS = ("launch", "stage", "submission")
 #: Seconds. The Hub's own default of half an hour is hardly enough to load a large model.

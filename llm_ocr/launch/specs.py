@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from llm_ocr.config import launch_groups
@@ -79,11 +78,14 @@ _COORDINATOR_LIMIT = 24 * 3600
 COORDINATOR_SHARE = 0.1
 
 #: Platform -> secrets without which its jobs cannot submit jobs. On other platforms, jobs have an identity.
-_KEYS_TO_SUBMIT: Mapping[str, tuple[str, ...]] = MappingProxyType({"modal": ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")})
+_KEYS_TO_SUBMIT: Mapping[str, tuple[str, ...]] = {"modal": ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")}
 #: Platform -> extra of the library with the platform's client.
-_CLIENTS: Mapping[str, str] = MappingProxyType(
-    {"cloud-run": "cloud-run", "kubernetes": "kubernetes", "modal": "modal", "sagemaker": "s3"}
-)
+_CLIENTS: Mapping[str, str] = {
+    "cloud-run": "cloud-run",
+    "kubernetes": "kubernetes",
+    "modal": "modal",
+    "sagemaker": "s3",
+}
 
 
 @dataclass(frozen=True, slots=True)

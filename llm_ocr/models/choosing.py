@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import MappingProxyType
 
 from llm_ocr.models.parsers import describes_figures, gives_places
 from llm_ocr.models.profile import Profile, Score
@@ -55,7 +54,7 @@ _PRESETS = (
     Preset("a100", 80, 128, "measured: 91 pages/min with 128 in parallel; 1,115,616 KV tokens hold 128 of 8,715"),
     Preset("h100", 80, 256, "not measured: the a100's KV tokens hold 256 of 4,357, the share of each on the l40s"),
 )
-PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _PRESETS})
+PRESETS: Mapping[str, Preset] = {preset.name: preset for preset in _PRESETS}
 
 
 # GPU memory that a model's server needs, computed from its profile. Rule for one of the `n` GPUs of a server:

@@ -18,11 +18,11 @@ from llm_ocr.config.groups import (
 from llm_ocr.config.models import FigureCommand, PlanSettings, ReadingCommand, RepairSettings
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import EngineOptions, FigureReader, LanguageModel, LocalReader, PageReader
-from llm_ocr.engines.slices import Cropper, slices_of
+from llm_ocr.engines.slices import slices_of
 from llm_ocr.engines.vllm.sizing import gpus
 from llm_ocr.engines.vlm.figures import ModelFigureReader
 from llm_ocr.engines.vlm.reader import ModelReader
-from llm_ocr.engines.vlm.requests import DescribeOptions, QualityRule, ReadOptions
+from llm_ocr.engines.vlm.requests import DescribeOptions, ImageTools, QualityRule, ReadOptions
 from llm_ocr.errors import PageFailure, UsageError, install_command
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles
@@ -134,7 +134,7 @@ class Verifier:
         most_waiting: Bytes of waiting images.
     """
 
-    def __init__(self, reader: LocalReader, cropper: Cropper, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, reader: LocalReader, cropper: ImageTools, most_waiting: int = MOST_WAITING) -> None:
         self._reader = reader
         self._cropper = cropper
         self._most_waiting = most_waiting

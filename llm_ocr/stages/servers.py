@@ -142,7 +142,8 @@ class Engines:
 
     def _made(self, profile: Profile, model: str, revision: str | None) -> "ServerPool":
         # Commands without a model need no HTTP client.
-        from llm_ocr.engines.pool.pool import PoolOptions, ServerPool
+        from llm_ocr.engines.pool.pool import ServerPool
+        from llm_ocr.engines.pool.session import PoolOptions
 
         settings = self._serving
         servers: Sequence[Server] = []

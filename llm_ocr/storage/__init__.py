@@ -216,11 +216,13 @@ class BaseStore:
         """Write, read, list, and remove an object below `names.PROBES`, which only `unfinished` may list."""
         key, written = _probe(), secrets.token_bytes(16)
         self.create(key, written)
-        if self.get(key) != written:
-            raise StorageError(f"cannot use {self.url}: the content read differs from the content written")
-        if key not in {info.key for info in self.unfinished()}:
-            raise StorageError(f"cannot use {self.url}: the listing lacks the written object")
-        self.delete(key)
+        try:
+            if self.get(key) != written:
+                raise StorageError(f"cannot use {self.url}: the content read differs from the content written")
+            if key not in {info.key for info in self.unfinished()}:
+                raise StorageError(f"cannot use {self.url}: the listing lacks the written object")
+        finally:
+            self.delete(key)
 
 
 def _probe() -> str:

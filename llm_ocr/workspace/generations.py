@@ -314,7 +314,11 @@ def generations(workspace: Workspace) -> list[Generation]:
     """
     found: list[Generation] = []
     while (value := workspace.find_json(key := _marker_key(len(found) + 1))) is not None:
-        found.append(_from_json(value, f"{workspace.url}: {key}"))
+        where = f"{workspace.url}: {key}"
+        generation = _from_json(value, where)
+        if generation.number != len(found) + 1:
+            raise codec.damaged(where, f"it is of generation {generation.number}")
+        found.append(generation)
     return found
 
 

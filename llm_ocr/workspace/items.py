@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from llm_ocr.errors import DatasetDamaged, StorageError
+from llm_ocr.errors import DatasetDamaged, StorageError, WorkspaceError
 from llm_ocr.results.dataset import item_of_file
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.local import LocalStore
@@ -143,12 +143,15 @@ def note_beside(name: str) -> str:
 def note_of_views(
     workspace: Workspace, item: Item, copied: Mapping[str, dict[str, Any]] = MappingProxyType({})
 ) -> ViewsNote | None:
-    """Return the note on the item's views; None if they are incomplete or of an older generation.
+    """Return the note on the item's views; None if it is damaged, or if they are incomplete or of an older generation.
 
     A note in `copied` is not read again.
     """
     key = note_key(item.id)
-    note = copied[key] if key in copied else workspace.find_json(key)
+    try:
+        note = copied[key] if key in copied else workspace.find_json(key)
+    except WorkspaceError:  # Assemble writes the views and the note again
+        return None
     if not note or "key" not in note or note.get("generation", item.generation) != item.generation:
         return None
     return ViewsNote(str(note["key"]), str(note.get("sha256", "")), note.get("size"))

@@ -21,7 +21,14 @@ from typing import Any
 
 from pydantic import BaseModel, StrictInt, StrictStr, TypeAdapter
 
-from llm_ocr.errors import ObjectChanged, ObjectNotFound, StageMissing, UsageError, WorkspaceMismatch
+from llm_ocr.errors import (
+    ObjectChanged,
+    ObjectNotFound,
+    StageMissing,
+    UsageError,
+    WorkspaceError,
+    WorkspaceMismatch,
+)
 from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.publish import done_units
@@ -249,12 +256,16 @@ def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
     found: list[StageKey] = []
     for key in sorted(names):
         where = f"{stage}/{key}/settings.json"
-        value = workspace.find_json(where)
-        if value is None:
-            continue
-        stored = codec.typed(_STORED, value, f"{workspace.url}: {where}")
-        if stored.key != key:
-            raise codec.damaged(f"{workspace.url}: {where}", "it is of another key")
+        try:
+            value = workspace.find_json(where)
+            if value is None:
+                continue
+            stored = codec.typed(_STORED, value, f"{workspace.url}: {where}")
+            if stored.key != key:
+                raise codec.damaged(f"{workspace.url}: {where}", "it is of another key")
+        except WorkspaceError as error:
+            hint = f"Remove {where} from the workspace, and run {stage} again with the same settings, which writes it."
+            raise WorkspaceError(error.args[0], hint=hint) from error
         found.append(StageKey(stored.key, value["settings"], stored.created, stored.number))
     return sorted(found, key=lambda stored: (stored.number, stored.created))
 
@@ -303,8 +314,9 @@ def make_newest(workspace: Workspace, stage: str, key: str) -> None:
 
 def assembled_key(workspace: Workspace) -> str | None:
     """Return the key of Assemble that wrote the documents and the dataset; None if it has not begun."""
-    note = next(iter(workspace.store.list(VIEW_NOTES)), None)
-    named = workspace.find_json(note.key) if note else None
+    note, named = next(iter(workspace.store.list(VIEW_NOTES)), None), None
+    with suppress(WorkspaceError):  # a damaged note, which Assemble writes again
+        named = workspace.find_json(note.key) if note else None
     return str(named["key"]) if named and "key" in named else newest_key(workspace, ASSEMBLE)
 
 

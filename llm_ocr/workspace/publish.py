@@ -134,7 +134,7 @@ def publish(workspace: Workspace, stage: str, key: str, unit: str, data: bytes, 
     if slept_since(begun) and workspace.store.stat(name) is None:
         workspace.store.put(name, data)
     place = marker_key(stage, key, unit)
-    published = _marker_from(settle(workspace.store, place, codec.dump(_marker_to_json(marker))), workspace, unit)
+    published = _marker_of(settle(workspace.store, place, codec.dump(_marker_to_json(marker))), workspace, place)
     workspace.note_published(place)
     if published.attempt != attempt:
         _log.info("unit %s of %s was published by another attempt, whose result counts", unit, stage)
@@ -157,11 +157,12 @@ def is_done(workspace: Workspace, stage: str, key: str, unit: str) -> bool:
 
 def find_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Marker | None:
     """Return the unit's marker, or None if the unit is not finished."""
+    place = marker_key(stage, key, unit)
     try:
-        data = workspace.store.get(marker_key(stage, key, unit))
+        data = workspace.store.get(place)
     except ObjectNotFound:
         return None
-    return _marker_from(data, workspace, unit)
+    return _marker_of(data, workspace, place)
 
 
 def standing_marker(workspace: Workspace, stage: str, key: str, unit: str) -> Marker:
@@ -208,8 +209,8 @@ def iter_markers(workspace: Workspace, stage: str, key: str, among: Container[st
         name, copied = found
         if copied is not None:
             with contextlib.suppress(WorkspaceError):  # a damaged copy: the marker itself decides
-                return _marker_of(copied, workspace, _unit_of(name))
-        return _marker_from(workspace.store.get(name), workspace, _unit_of(name))
+                return _marker_of(copied, workspace, name)
+        return _marker_of(workspace.store.get(name), workspace, name)
 
     yield from read_ahead(read, wanted, "markers")
 
@@ -238,8 +239,14 @@ def data_damaged(workspace: Workspace, marker: Marker, how: str) -> DataDamaged:
     """Return the error for data of a marker that are missing, changed, or of another unit."""
     return DataDamaged(
         f"{workspace.url}: the data of unit {marker.unit} of {marker.stage} is {how}: {marker.object}",
-        hint=f"Remove the marker {marker_key(marker.stage, marker.key, marker.unit)} from the workspace, and run the "
-        f"same command again, which processes only this unit again.",
+        hint=_without_marker(marker_key(marker.stage, marker.key, marker.unit)),
+    )
+
+
+def _without_marker(place: str) -> str:
+    return (
+        f"Remove the marker {place} from the workspace, and run the same command again, which processes only this unit "
+        "again."
     )
 
 
@@ -301,16 +308,21 @@ class _Stored(BaseModel):
 _STORED = TypeAdapter(_Stored)
 
 
-def _marker_from(data: bytes, workspace: Workspace, unit: str) -> Marker:
-    return _marker_of(codec.load(data, f"{workspace.url}: the marker of unit {unit}"), workspace, unit)
+def _marker_of(stored: bytes | Mapping[str, Any], workspace: Workspace, place: str) -> Marker:
+    """Return a marker from the object with the key `place`, or from a copy of its JSON.
 
-
-def _marker_of(value: Mapping[str, Any], workspace: Workspace, unit: str) -> Marker:
+    Raises:
+        WorkspaceError: the marker is damaged.
+    """
+    unit = _unit_of(place)
     where = f"{workspace.url}: the marker of unit {unit}"
-    stored = codec.typed(_STORED, value, where)
-    if stored.unit != unit:
-        raise codec.damaged(where, f"it is of unit {stored.unit}")
-    found = dict(stored) | {"counts": Counts(**stored.counts), "figures": Counts(**stored.figures)}
+    try:
+        value = codec.typed(_STORED, codec.load(stored, where) if isinstance(stored, bytes) else stored, where)
+        if value.unit != unit:
+            raise codec.damaged(where, f"it is of unit {value.unit}")
+    except WorkspaceError as error:
+        raise WorkspaceError(error.args[0], hint=_without_marker(place)) from error
+    found = dict(value) | {"counts": Counts(**value.counts), "figures": Counts(**value.figures)}
     summary = Summary(**{column.name: found.pop(column.name) for column in fields(Summary)})
     return Marker(**found, summary=summary)
 

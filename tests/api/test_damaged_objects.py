@@ -42,6 +42,7 @@ KINDS = {
 
 #: A field of an object, and its value.
 FIELDS = [
+    ("generation", ("number",), 0),
     ("generation", ("expected",), []),
     ("generation", ("parts", 0, "object"), []),
     ("generation", ("parts", 0, "units"), 4),

@@ -8,7 +8,7 @@ from tiny_questions import endless, grounded, literal, picture, request
 
 from llm_ocr.engines import Finish
 from llm_ocr.errors import RequestLost, RequestRefused, ServerError
-from llm_ocr.models.profiles.deepseek_ocr import DEEPSEEK_OCR
+from llm_ocr.models.profiles.markers import DEEPSEEK_OCR
 from llm_ocr.types import EncodedImage
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from llm_ocr.engines.vllm.command import IN_SERVER, ServeOptions
 from llm_ocr.engines.vllm.server import VllmServer
-from llm_ocr.models.profiles.deepseek_ocr import DEEPSEEK_OCR
+from llm_ocr.models.profiles.markers import DEEPSEEK_OCR
 
 _FACTORS = "import json, vllm.envs as envs; print(json.dumps(envs.compile_factors(), default=str, sort_keys=True))"
 

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 from llm_ocr.models import registry
-from llm_ocr.models.profiles.deepseek_ocr import DEEPSEEK_OCR
+from llm_ocr.models.profiles.markers import DEEPSEEK_OCR
 
 #: Long enough that a run can be stopped in its middle. Nothing in it comes twice: the profile blocks repetition, and
 #: vLLM answers 500 when that leaves no token which the forced answer allows.

@@ -12,7 +12,7 @@ from llm_ocr.engines import Address, CompletionRequest, Server, ServerFacts
 from llm_ocr.engines.client.endpoint import Endpoint, Gauges
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.errors import LlmOcrError
-from llm_ocr.models.profiles.deepseek_ocr import DEEPSEEK_OCR
+from llm_ocr.models.profiles.markers import DEEPSEEK_OCR
 
 MAX_MODEL_LEN, MAX_NUM_SEQS = 4096, 8
 

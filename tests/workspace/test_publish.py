@@ -147,9 +147,12 @@ def test_damaged_data_name_how_to_repeat_the_unit(workspace, made, damage):
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b'{"unit": 1}', b'{"a":' * 100_000])
 def test_damaged_marker_is_an_error_and_not_a_missing_unit(workspace, made, content):
     publish(workspace, EXTRACT, KEY, "u", b"rows", ONE_OK)
-    (made.root / marker_key(EXTRACT, KEY, "u")).write_bytes(content)
-    with pytest.raises(WorkspaceError, match="damaged"):
+    name = marker_key(EXTRACT, KEY, "u")
+    (made.root / name).write_bytes(content)
+    with pytest.raises(WorkspaceError, match=f"damaged(?s:.*)Remove the marker {name}"):
         markers(workspace, EXTRACT, KEY)
+    workspace.store.delete(name)
+    assert markers(workspace, EXTRACT, KEY) == {}
 
 
 @pytest.mark.parametrize(

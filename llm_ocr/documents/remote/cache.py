@@ -358,7 +358,7 @@ class Stores:
         self._lock = threading.Lock()
 
     def at(self, root: str) -> ObjectStore:
-        """Return the store of a root as returned by `urls.split`. Raises `UsageError` and `MissingExtra`."""
+        """Return the store of a root, which `split` returns. Raises `UsageError` and `MissingExtra`."""
         with self._lock:
             if root not in self._open:
                 self._open[root] = self._opening(root, self._options)

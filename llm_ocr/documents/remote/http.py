@@ -303,7 +303,7 @@ class WebClient:
                 too_large = PageFailure(
                     Reason.UNREADABLE,
                     f"{shown(url)}: larger than {most >> 20} MiB",
-                    hint="To read the document, increase the limit.",
+                    hint="Download the document, and name the file.",
                 )
                 if length is not None:
                     if length > most:

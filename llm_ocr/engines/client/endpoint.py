@@ -1,7 +1,6 @@
 """Send chat requests to one server and probe its state."""
 
 import asyncio
-import contextlib
 import json
 import math
 import re
@@ -201,16 +200,13 @@ class Endpoint:
     Progress is the start of a response, new text or tokens, and the end. Keep-alive data is not progress.
     """
 
-    def __init__(
-        self, address: Address, *, vllm: bool = False, stall: float = 180.0, limit: int = 0, known: bool = False
-    ) -> None:
+    def __init__(self, address: Address, *, vllm: bool = False, stall: float = 180.0, known: bool = False) -> None:
         """Configure the endpoint.
 
         Args:
             address: Address of the server.
             vllm: Whether the server supports vLLM's own settings.
             stall: Seconds without progress after which an answer is lost. After `LONGEST` times as many it is cut.
-            limit: Maximum number of parallel requests, 0 for no limit.
             known: Whether the server has completed requests before, so that a 404 is from a gateway without its server.
         """
         self.address = address
@@ -219,7 +215,6 @@ class Endpoint:
         self._vllm = vllm
         self._known = known
         self._stall = stall
-        self._places = asyncio.Semaphore(limit) if limit else None
         self._failures = Failures(address)
         self._chat = URL(f"{address.url}/chat/completions")
         self._metrics = f"{address.root}/metrics"
@@ -237,28 +232,27 @@ class Endpoint:
             RequestLost: The answer was lost.
             ServerError: The key, model, or URL is wrong.
         """
-        async with self._places or contextlib.nullcontext():
-            if self._closed:
-                raise self._ended()
-            flight = Flight(self._stall, LONGEST * self._stall)
-            started = time.monotonic()
-            if not self._flights:
-                self.received = started
-            try:
-                reply = await self._exchange(request, flight)
-            except RequestLost as lost:
-                if flight.reply is not None:
-                    lost.tokens_in, lost.tokens_out, _ = flight.reply.counts()
-                raise
-            except ServerError as error:
-                if flight.status == 404 and self._known:
-                    raise ServerBusy(str(error.args[0]), status=404) from None
-                if flight.status == 404:
-                    raise self._failures.unknown(error, tuple(await self.served())) from None
-                raise
-            answer = reply.answer(time.monotonic() - started, self.address.url)
-            self._known = True
-            return answer
+        if self._closed:
+            raise self._ended()
+        flight = Flight(self._stall, LONGEST * self._stall)
+        started = time.monotonic()
+        if not self._flights:
+            self.received = started
+        try:
+            reply = await self._exchange(request, flight)
+        except RequestLost as lost:
+            if flight.reply is not None:
+                lost.tokens_in, lost.tokens_out, _ = flight.reply.counts()
+            raise
+        except ServerError as error:
+            if flight.status == 404 and self._known:
+                raise ServerBusy(str(error.args[0]), status=404) from None
+            if flight.status == 404:
+                raise self._failures.unknown(error, tuple(await self.served())) from None
+            raise
+        answer = reply.answer(time.monotonic() - started, self.address.url)
+        self._known = True
+        return answer
 
     async def served(self) -> dict[str, str]:
         """Return the source of each served model by name, "" if not reported; empty if no model is listed."""
@@ -281,6 +275,11 @@ class Endpoint:
             raise self._failures.answered(status, headers, models)
         version = await self._page(f"{self.address.root}/version")
         return facts_of(self.address.model, models if status == 200 else b"", version, await self._metrics_text())
+
+    async def healthy(self) -> bool:
+        """Return whether the server answers /health, with any status below 500."""
+        status, _, _ = await self._get(f"{self.address.root}/health")
+        return 0 < status < 500
 
     async def gauges(self) -> Gauges | None:
         """Return the server's current gauges, or None without gauges."""

@@ -12,68 +12,21 @@ from typing import Any
 from llm_ocr.engines import Address, Completion, CompletionRequest, Load, Server, ServerFacts, noop
 from llm_ocr.engines.client.endpoint import Endpoint
 from llm_ocr.engines.pool.scheduler import PoisonDetector, RequestScheduler
-from llm_ocr.engines.pool.session import Request, ServerSession, Window, describe, first_size, harm, steer
+from llm_ocr.engines.pool.session import (
+    PoolOptions,
+    Request,
+    ServerSession,
+    Window,
+    describe,
+    first_size,
+    harm,
+    steer,
+)
 from llm_ocr.errors import LlmOcrError, PageFailure, RequestLost, RequestRefused, ServerBusy, ServerError
 from llm_ocr.types import Reason, plural
 
-
-@dataclass(frozen=True, slots=True)
-class PoolOptions:
-    """Options of a server pool; times in seconds."""
-
-    # limit of requests in flight over all servers; None: chosen by the servers' capacity
-    max_inflight: int | None = None
-    page_tokens: int = 2000  # tokens of a full page, prompt and answer together
-    stall: float = 180.0  # a server without progress of any answer for this time hangs
-    kills: int = 4  # deaths that quarantine a request, the last one with the request alone
-    hangs: int = 4  # hangs that quarantine a request, in the same way
-    scatter: float = 4.0  # answer durations over which suspects are spread on a shared server
-    max_restarts: int = 5  # restarts of one server without `ENOUGH_ANSWERS` in between
-    busy_timeout: float = 1800.0  # limit for a time with only 429 and 503 responses
-    grace: float = 1.0  # wait after a lost connection for a server's death to show; twice as long after a 500
-    interval: float = 0.7  # between two readings of the gauges
-
-
-#: Answers after which a restart is forgotten.
+#: Answers after which a restart of a server is forgotten.
 ENOUGH_ANSWERS = 100
-
-
-class Budget:
-    """Budget of `most` restarts of one server; each is forgotten after `ENOUGH_ANSWERS` answers of that server."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        #: Number of answers at each remembered restart, and whether the server hung.
-        self._at: deque[tuple[int, bool]] = deque()
-        self._forgiven_at = 0
-
-    @property
-    def used(self) -> int:
-        """Number of remembered restarts."""
-        return len(self._at)
-
-    @property
-    def hangs(self) -> int:
-        """Number of remembered restarts that were caused by a hang."""
-        return sum(hung for _, hung in self._at)
-
-    def spend(self, answers: int, *, hung: bool = False) -> bool:
-        """Spend a restart at the given number of answers; return False if none is left."""
-        while self._at and answers - self._at[0][0] >= ENOUGH_ANSWERS:
-            self._at.popleft()
-        if len(self._at) >= self.most:
-            return False
-        self._at.append((answers, hung))
-        return True
-
-    def explained(self, answers: int) -> None:
-        """Forget deaths whose cause is gone because a request was quarantined.
-
-        This requires a completed request since the last call: a server that exits at every request has another cause.
-        """
-        if answers > self._forgiven_at:
-            self._forgiven_at = answers
-            self._at.clear()
 
 
 async def hang(service: ServerSession, stall: float) -> str:
@@ -130,10 +83,9 @@ class ServerSupervisor:
     restarts: int = 0
     uninvolved: bool = False  # a shared server exited without a request of this client in flight
     gone: Exception | None = None  # final error of a server that is not restarted
-    budget: Budget = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.budget = Budget(self.options.max_restarts)
+    #: Number of answers at each remembered restart, and whether the server hung; at most `max_restarts`.
+    remembered: deque[tuple[int, bool]] = field(default_factory=deque)
+    forgiven_at: int = 0  # number of answers
 
     async def live(self) -> None:
         """Start the server and serve through its deaths until canceled.
@@ -143,18 +95,21 @@ class ServerSupervisor:
         address, facts = await self.server.start()
         while True:
             why, hung = await self._serve(address, facts)
+            while self.remembered and self.answers - self.remembered[0][0] >= ENOUGH_ANSWERS:
+                self.remembered.popleft()
             if self.uninvolved:
                 self.say(f"{self.server.name}: {why}; no request was in flight")
-            elif not self.budget.spend(self.answers, hung=hung):
-                hangs = self.budget.hangs + hung
+            elif len(self.remembered) >= self.options.max_restarts:
+                hangs = hung + sum(hung_before for _, hung_before in self.remembered)
                 raise ServerError(
-                    f"{self.server.name} {harm(self.budget.used + 1 - hangs, hangs)} without {ENOUGH_ANSWERS} answers "
-                    f"since the first failure; the last reason: {why}",
+                    f"{self.server.name} {harm(len(self.remembered) + 1 - hangs, hangs)} without {ENOUGH_ANSWERS} "
+                    f"answers since the first failure; the last reason: {why}",
                     hint="Check the server's log. Run the same command again to continue. `max_server_restarts` allows "
                     "more restarts." + (" `request_timeout` allows more time without progress." if hangs else ""),
                 )
             else:
-                nth = f"restart {self.budget.used} of {self.budget.most}"
+                self.remembered.append((self.answers, hung))
+                nth = f"restart {len(self.remembered)} of {self.options.max_restarts}"
                 self.say(f"{self.server.name}: {why}; {nth}; its requests are sent again")
             self.restarts += 1
             address, facts = await self.server.restart(why)
@@ -165,8 +120,12 @@ class ServerSupervisor:
             return
         self.uninvolved = not service.managed and not service.under_way
         service.die(why, self.suspects.record_death, hung=hung)
-        if any(request.poisonous or (request.alone and not service.managed) for request in service.holders):
-            self.budget.explained(self.answers)
+        explained = any(request.poisonous or (request.alone and not service.managed) for request in service.holders)
+        # The cause is gone with its request. A server that exits at every request has another cause: restarts are
+        # forgotten only after a completed request since the last time.
+        if explained and self.answers > self.forgiven_at:
+            self.forgiven_at = self.answers
+            self.remembered.clear()
 
     async def _serve(self, address: Address, facts: ServerFacts) -> tuple[str, bool]:
         """Serve from readiness to death; return the reason, and whether the server hung."""
@@ -202,9 +161,6 @@ class ServerSupervisor:
                 watcher.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)
             await service.close()
-
-
-__all__ = ["PoolOptions", "ServerPool"]
 
 
 # All servers as one engine.
@@ -243,10 +199,10 @@ class ServerPool:
     def __init__(
         self, name: str, servers: Sequence[Server], options: PoolOptions, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        self._name = name
+        self.name = name
         self._options = options
         self._say = say
-        self._suspects = PoisonDetector(options.kills, options.hangs, options.scatter, options.stall)
+        self._suspects = PoisonDetector(options)
         self._places = RequestScheduler(options.max_inflight, self._suspects)
         self._members = [
             ServerSupervisor(number, server, options, self._places, self._suspects, say)
@@ -260,17 +216,12 @@ class ServerPool:
         self._closing: asyncio.Task[None] | None = None
         self.simulated = False  # whether a request was sent to the simulator, whose answers are made up
 
-    @property
-    def name(self) -> str:
-        """Model name as shown to users."""
-        return self._name
-
     def begin(self) -> None:
         """Start all servers in the background; the first ready server accepts requests. May be called again."""
         if self._tasks or self._closing is not None:
             return
         if not self._members:
-            self._places.fail(ServerError(f"{self._name}: the pool has no server"))
+            self._places.fail(ServerError(f"{self.name}: the pool has no server"))
         for member in self._members:
             task = asyncio.create_task(member.live())
             task.add_done_callback(functools.partial(self._gone, member))
@@ -279,19 +230,13 @@ class ServerPool:
     async def ready(self) -> None:
         """Start all servers, and return when one accepts requests; raise the error of the last one if none can."""
         self.begin()
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("ServerPool.ready needs a running task")
-        request = Request("ready", next(self._tickets), task)
+        request = Request("ready", next(self._tickets))
         self._places.leave(await self._places.take(request), request)
 
     async def complete(self, request: CompletionRequest, on_dispatched: Callable[[], None] = noop) -> Completion:
         """Complete a request; see `engines.Engine.complete`."""
         self.begin()
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("ServerPool.complete needs a running task")
-        pooled = Request(request.id, next(self._tickets), task)
+        pooled = Request(request.id, next(self._tickets))
         self._suspects.recognise(pooled, lambda number: self._members[number].gone is None, self._any_alive())
         began = time.monotonic()
         try:
@@ -364,7 +309,7 @@ class ServerPool:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        self._places.fail(ServerError(f"{self._name}: the engine was closed"))
+        self._places.fail(ServerError(f"{self.name}: the engine was closed"))
         for task in self._tasks:
             task.cancel()
         if self._tasks:  # each task closes the connections to its server
@@ -407,7 +352,7 @@ class ServerPool:
                 raise
             return None
         if not await service.same():
-            self._members[service.number].report_death(service, _replaced(service))
+            self._members[service.number].report_death(service, service.replaced)
             self._counts["lost"] += 1
             return None
         self._busy_since = None
@@ -455,7 +400,7 @@ class ServerPool:
             await asyncio.wait({service.death}, timeout=grace)
             lives = service.alive and await service.answers()
         if not (lives and service.alive):
-            why = _replaced(service) or f"a request was lost and the server no longer responds ({lost})"
+            why = service.replaced or f"a request was lost and the server no longer responds ({lost})"
             self._members[service.number].report_death(service, why)
             return False
         if lost.unreachable:  # the request never arrived
@@ -481,7 +426,7 @@ class ServerPool:
                     return
                 more = " If its answers only start late, raise `request_timeout`." if request.hangs else ""
                 raise ServerError(
-                    f"{self._name}: the server {request.harm} while it read {request.id}, before any completed request",
+                    f"{self.name}: the server {request.harm} while it read {request.id}, before any completed request",
                     hint=f"Check the server's log. Run the same command again to continue.{more}",
                 )
             await asyncio.sleep(_PROOF)
@@ -501,11 +446,6 @@ class ServerPool:
         self._say(f"{member.server.name} is no longer used: {error}")
         self._suspects.move(member.number, self._any_alive())
         self._places.dispatch()
-
-
-def _replaced(service: ServerSession) -> str:
-    """Return the reason if another server runs at the address now; "" otherwise."""
-    return f"it served {service.facts.serves} and now serves {service.replaced}" if service.replaced else ""
 
 
 async def _stop(member: ServerSupervisor) -> ServerError | None:

@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable
 
-from llm_ocr.engines.pool.session import Request, ServerSession
+from llm_ocr.engines.pool.session import PoolOptions, Request, ServerSession
 from llm_ocr.errors import LlmOcrError
 
 #: Deaths alone with a shared server. Requests of other clients at the same moment can also kill that server.
@@ -36,12 +36,8 @@ class PoisonDetector:
     same moments.
     """
 
-    def __init__(self, kills: int, hangs: int, scatter: float, stall: float) -> None:
-        """Configure the limits. `stall` is the longest pause in seconds before a request is sent alone after a hang."""
-        self._kills = kills
-        self._hangs = hangs
-        self._scatter = scatter
-        self._stall = stall
+    def __init__(self, options: PoolOptions) -> None:
+        self._options = options
         self._seconds = _FIRST_ANSWER  # moving mean of the duration of an answer
         self.answered = 0  # completed requests on all servers
         #: Suspects by server. A server with suspects accepts no other requests.
@@ -62,11 +58,11 @@ class PoisonDetector:
             request.deaths += not service.hung
             request.hangs += service.hung
             request.alone = request.alone + 1 if len(in_flight) == 1 else 0
-            most = self._hangs if service.hung else self._kills
+            most = self._options.hangs if service.hung else self._options.kills
             needed = 1 if service.managed else min(most, _ALONE_ELSEWHERE)
             request.poisonous = self._count(request) <= 0 and request.alone >= needed
-            longest = self._stall if service.hung else math.inf
-            wait = random.uniform(0.0, self._scatter * self._seconds * 2**request.alone)
+            longest = self._options.stall if service.hung else math.inf
+            wait = random.uniform(0.0, self._options.scatter * self._seconds * 2**request.alone)
             request.pause = 0.0 if service.managed else min(longest, wait)
             if request.left <= _APART:
                 self._hold(request, service.number)
@@ -116,7 +112,7 @@ class PoisonDetector:
         return _first(ready) if ready and not service.holders else None
 
     def _count(self, request: Request) -> float:
-        request.left = min(self._kills - request.deaths, self._hangs - request.hangs)
+        request.left = min(self._options.kills - request.deaths, self._options.hangs - request.hangs)
         return request.left
 
     def _hold(self, request: Request, number: int) -> None:

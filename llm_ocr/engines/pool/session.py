@@ -8,12 +8,29 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from llm_ocr.engines import ServerFacts
 from llm_ocr.engines.client.endpoint import Endpoint, Gauges
 from llm_ocr.errors import ServerError
 from llm_ocr.types import plural
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """Options of a server pool; times in seconds."""
+
+    # limit of requests in flight over all servers; None: chosen by the servers' capacity
+    max_inflight: int | None = None
+    page_tokens: int = 2000  # tokens of a full page, prompt and answer together
+    stall: float = 180.0  # a server without progress of any answer for this time hangs
+    kills: int = 4  # deaths that quarantine a request, the last one with the request alone
+    hangs: int = 4  # hangs that quarantine a request, in the same way
+    scatter: float = 4.0  # answer durations over which suspects are spread on a shared server
+    max_restarts: int = 5  # restarts of one server without `ENOUGH_ANSWERS` in between
+    busy_timeout: float = 1800.0  # limit for a time with only 429 and 503 responses
+    grace: float = 1.0  # wait after a lost connection for a server's death to show; twice as long after a 500
+    interval: float = 0.7  # between two readings of the gauges
+
 
 # Steering of the number of requests in flight at one server. Pure: the caller passes the clock.
 
@@ -269,7 +286,9 @@ class Request:
         "pause", "place", "poisonous", "sent", "suspect_at", "task", "ticket",
     )  # fmt: skip
 
-    def __init__(self, request_id: str, ticket: int, task: asyncio.Task[Any]) -> None:
+    def __init__(self, request_id: str, ticket: int) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # a coroutine creates the request
         self.id = request_id
         self.ticket = ticket
         self.task = task
@@ -353,7 +372,7 @@ class ServerSession:
         self.holders: set[Request] = set()  # requests with a place in the window
         self.recently_lost: deque[tuple[float, str, int]] = deque(maxlen=256)  # time, request id, deaths before
         self.death: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.replaced = ""  # model listed by the server now, if it is another model
+        self.replaced = ""  # which other model the server lists now, as a sentence
         self._doubted = -math.inf  # time at which another server may have replaced this one
         self._quiet_since = now  # end of the last request
         self.hung = False  # the server is alive, but its answers made no progress
@@ -463,7 +482,7 @@ class ServerSession:
                 async with asyncio.timeout(_PROBE):
                     if (facts := await self.endpoint.probe()) is not None:
                         if not self.managed and self.facts.serves and facts.serves not in ("", self.facts.serves):
-                            self.replaced = facts.serves
+                            self.replaced = f"it served {self.facts.serves} and now serves {facts.serves}"
                         return not self.replaced
             except TimeoutError:
                 return True  # the port accepts connections; the watchdog detects hangs

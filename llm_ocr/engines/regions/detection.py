@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from llm_ocr.errors import UsageError
@@ -84,9 +83,7 @@ _BY_TASK = {
     SKIP: "chart image",
     ABANDON: "header footer number aside_text footer_image header_image",
 }
-DEFAULT_TASKS: Mapping[str, str] = MappingProxyType(
-    {label: task for task, labels in _BY_TASK.items() for label in labels.split()}
-)
+DEFAULT_TASKS: Mapping[str, str] = {label: task for task, labels in _BY_TASK.items() for label in labels.split()}
 _BY_KIND = {BlockKind.TABLE: TABLE, BlockKind.FORMULA: FORMULA, BlockKind.FIGURE: SKIP}
 
 

@@ -4,7 +4,6 @@ import asyncio
 import importlib.metadata
 import importlib.util
 import tempfile
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,58 +74,47 @@ class Batches(Generic[ItemT, ResultT]):
     def __init__(
         self, run: Callable[[Sequence[ItemT]], Awaitable[Sequence[ResultT]]], *, size: int, parallel: int
     ) -> None:
-        """Configure the runner.
+        """Start the runner, which requires the running loop.
 
         `run` returns one result per item, in order; its errors reach all callers of the batch.
         """
         self._run = run
         self._size = size
-        self._parallel = parallel
-        self._waiting: deque[tuple[ItemT, asyncio.Future[ResultT]]] = deque()
-        self._running: set[asyncio.Task[Any]] = set()
+        self._waiting: asyncio.Queue[tuple[ItemT, asyncio.Future[ResultT]]] = asyncio.Queue()
+        self._runners = [asyncio.create_task(self._work()) for _ in range(parallel)]
 
     async def submit(self, item: ItemT) -> ResultT:
         """Return the item's result."""
         answer: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, answer))
-        if len(self._running) < self._parallel:
-            self._running.add(asyncio.create_task(self._work()))
+        self._waiting.put_nowait((item, answer))
         return await answer
 
     async def close(self) -> None:
         """Cancel the running batches and the waiting callers."""
-        for task in tuple(self._running):
-            task.cancel()
-        await asyncio.gather(*tuple(self._running), return_exceptions=True)
-        while self._waiting:
-            self._waiting.popleft()[1].cancel()
+        for runner in self._runners:
+            runner.cancel()
+        await asyncio.gather(*self._runners, return_exceptions=True)
+        while not self._waiting.empty():
+            self._waiting.get_nowait()[1].cancel()
 
     async def _work(self) -> None:
-        try:
-            while self._waiting:
-                batch = [self._waiting.popleft() for _ in range(min(self._size, len(self._waiting)))]
-                batch = [(item, answer) for item, answer in batch if not answer.done()]
-                if batch:
-                    await self._run_batch(batch)
-        finally:  # directly, not in a callback: a caller in between must not rely on this worker
-            if (task := asyncio.current_task()) is not None:
-                self._running.discard(task)
-
-    async def _run_batch(self, batch: Sequence[tuple[ItemT, asyncio.Future[ResultT]]]) -> None:
-        try:
-            results = await self._run([item for item, _ in batch])
-        except asyncio.CancelledError:
-            for _, answer in batch:
-                answer.cancel()
-            raise
-        except Exception as error:  # noqa: BLE001 - each caller raises it
-            for _, answer in batch:
-                if not answer.done():
-                    answer.set_exception(error)
-            return
-        for (_, answer), result in zip(batch, results, strict=True):
-            if not answer.done():
-                answer.set_result(result)
+        while True:
+            batch = [await self._waiting.get()]
+            while len(batch) < self._size and not self._waiting.empty():
+                batch.append(self._waiting.get_nowait())
+            batch = [(item, answer) for item, answer in batch if not answer.done()]
+            try:
+                results = await self._run([item for item, _ in batch]) if batch else ()
+                for (_, answer), result in zip(batch, results, strict=True):
+                    if not answer.done():
+                        answer.set_result(result)
+            except Exception as error:  # noqa: BLE001 - each caller raises it
+                for _, answer in batch:
+                    if not answer.done():
+                        answer.set_exception(error)
+            finally:
+                for _, answer in batch:  # those of a batch that `close` ends
+                    answer.cancel()
 
 
 # Detector of the PP-DocLayoutV3 kind in worker processes.
@@ -177,6 +165,7 @@ class DocLayout:
 
     def __init__(self, options: DetectorOptions) -> None:
         self._options = options
+        self.name = options.model
         self._folder = tempfile.TemporaryDirectory(prefix="llm-ocr-") if options.python else None
         interpreter = None
         if self._folder is not None:
@@ -194,11 +183,6 @@ class DocLayout:
         self._starting = asyncio.Lock()
         self._batches: Batches[EncodedImage, tuple[Region, ...] | PageFailure] | None = None
         self._model: dict[str, str] = {}
-
-    @property
-    def name(self) -> str:
-        """Model name as shown to users."""
-        return self._options.model
 
     @property
     def parallel(self) -> int:

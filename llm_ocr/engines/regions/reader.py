@@ -3,20 +3,12 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine, PageReader, noop
-from llm_ocr.engines.regions.answers import (
-    Blocks,
-    Outcome,
-    attempt_of,
-    rows_of,
-    with_regions,
-    with_rows,
-)
+from llm_ocr.engines.regions.answers import Outcome, attempt_of, rows_of, with_regions, with_rows
 from llm_ocr.engines.regions.detection import READ, Detector, Layout, Region, assigned, task_of
-from llm_ocr.engines.slices import Cropper
-from llm_ocr.engines.vlm.reader import UNDRAWN
+from llm_ocr.engines.vlm.reader import UNDRAWN, Blocks
 from llm_ocr.engines.vlm.requests import (
     Images,
     ImageTools,
@@ -45,13 +37,6 @@ MOST_BYTES = 64 << 20
 _BLANK_BYTES, _BLANK_LEAST = 0.02, 2000
 
 
-class RegionTools(ImageTools, Cropper, Protocol):
-    """Work on images in other processes. Raises `PageFailure` if the work fails."""
-
-    async def blank(self, image: EncodedImage) -> bool:
-        """Return whether the image is blank."""
-
-
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Region to read.
@@ -71,7 +56,7 @@ class TooMany(Exception):
 
 
 async def cut(
-    page_id: str, image: EncodedImage, wanted: Sequence[Region], modes: Mapping[str, str], tools: RegionTools
+    page_id: str, image: EncodedImage, wanted: Sequence[Region], modes: Mapping[str, str], tools: ImageTools
 ) -> list[Piece | None]:
     """Return the crops with their requests; None for a blank region. Raises `TooMany` and `PageFailure`."""
     area = sum(region.box.area for region in wanted)
@@ -90,7 +75,7 @@ async def cut(
     ]
 
 
-async def _blank(image: EncodedImage, tools: RegionTools) -> bool:
+async def _blank(image: EncodedImage, tools: ImageTools) -> bool:
     """Return whether the image is blank; checked only for few bytes per pixel."""
     if len(image.data) > max(_BLANK_LEAST, _BLANK_BYTES * image.width * image.height):
         return False
@@ -113,6 +98,7 @@ SMALL, EMPTY_TRIES = 0.002, 3
 _NOTHING = "nothing was read in it"
 
 
+@dataclass(eq=False)
 class LayoutReader:
     """`PageReader` over a shared engine; `close()` closes the detector and `whole`.
 
@@ -124,33 +110,21 @@ class LayoutReader:
     any readable one. With a `rule`, `whole` also reads pages of low quality, and the better result counts.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        profile: Profile,
-        detector: Detector,
-        tools: RegionTools,
-        tasks: Mapping[str, str],
-        whole: PageReader,
-        options: ReadOptions | None = None,
-        rule: QualityRule | None = None,
-    ) -> None:
-        self.engine = engine
-        self.detector = detector
-        self.tools = tools
-        self.tasks = tasks
-        self.whole = whole
-        self.profile = profile
-        self.options = options or ReadOptions()
-        self.rule = rule
-        self._rungs = rungs_for(profile, modes=False)
-        self._temperature = profile.temperature if self.options.temperature is None else self.options.temperature
-        self._max_tokens = what_fits(profile, self.options.max_tokens)
+    engine: Engine
+    profile: Profile
+    detector: Detector
+    tools: ImageTools
+    tasks: Mapping[str, str]
+    whole: PageReader
+    options: ReadOptions
+    rule: QualityRule | None = None
 
-    @property
-    def name(self) -> str:
-        """Model name as shown to users."""
-        return self.whole.name
+    def __post_init__(self) -> None:
+        profile, options = self.profile, self.options
+        self.name = self.whole.name
+        self._rungs = rungs_for(profile, modes=False)
+        self._temperature = profile.temperature if options.temperature is None else options.temperature
+        self._max_tokens = what_fits(profile, options.max_tokens)
 
     def identity(self) -> Mapping[str, Any]:
         """Return the settings that change the attempts, without addresses, keys, or caps of the servers."""

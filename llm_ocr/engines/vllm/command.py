@@ -75,25 +75,20 @@ def number_of(arguments: Sequence[str], name: str) -> int | None:
         return None
 
 
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+#: Address of the servers that we start: no other machine reaches them.
+LOOPBACK = "127.0.0.1"
 
 
-def reached_at(host: str, port: int) -> str:
-    """Return the URL that reaches a server listening on `host`."""
-    host = _EVERYWHERE.get(host, host)
-    return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
-
-
-def free_port(host: str, wanted: int = 0) -> int | None:
+def free_port(wanted: int) -> int | None:
     """Return `wanted` if the port is free (any free port for 0), or None if it is in use.
 
     The port is not reserved until the server binds it, so the caller must be ready to try another port.
     """
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As in vLLM: connections of the previous server, which remain for a minute, do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, wanted))
+            probe.bind((LOOPBACK, wanted))
         except OSError:
             return None
         return int(probe.getsockname()[1])
@@ -113,6 +108,7 @@ _RESERVED = {
 
 #: `--stream-interval` is from vLLM pull request 27869, merged in November 2025; first released in 0.12.0.
 _STREAM_INTERVAL_SINCE = (0, 12, 0)
+_STREAM_INTERVAL = 50  # tokens per event of a streamed answer
 #: `--renderer-num-workers` is in vLLM 0.25.0. Older versions need more API servers instead, of 1.5 GB each.
 _RENDERER_WORKERS_SINCE = (0, 25, 0)
 _MOST_API_SERVERS = 4
@@ -162,13 +158,11 @@ class ServeOptions:
     max_model_len: int | None = None  # tokens
     gpu_memory_utilization: float | None = None  # 0..1 of a device
     port: int | None = None  # of the first replica; the others follow
-    host: str = "127.0.0.1"
     model_cache: Path | None = None
     compile_cache: Path | None = None
     offline: bool = False
     startup_timeout: float = 1800.0  # seconds, including the download of the model
     log_folder: Path | None = None  # None: the log is kept in memory only
-    stream_interval: int | None = 50  # tokens per event of a streamed answer
     sizes: Sizes = Sizes()
 
     @property
@@ -225,8 +219,8 @@ def serve_command(
     arguments = ["--max-model-len", str(profile.context), "--disable-uvicorn-access-log"]
     if profile.trust_remote_code:
         arguments.append("--trust-remote-code")
-    if options.stream_interval and version >= _STREAM_INTERVAL_SINCE:
-        arguments += ["--stream-interval", str(options.stream_interval)]
+    if version >= _STREAM_INTERVAL_SINCE:
+        arguments += ["--stream-interval", str(_STREAM_INTERVAL)]
     arguments += given(max_num_seqs=sizes.max_num_seqs, gpu_memory_utilization=sizes.gpu_memory_utilization)
     for later in (
         profile.server_args,
@@ -249,7 +243,7 @@ def serve_command(
             arguments = overridden(["--renderer-num-workers", str(workers)], arguments)
         elif value_of(arguments, "data-parallel-size") is None:
             arguments = overridden(["--api-server-count", str(min(workers, _MOST_API_SERVERS))], arguments)
-    address = ["--host", options.host, "--port", str(port), "--served-model-name", model]
+    address = ["--host", LOOPBACK, "--port", str(port), "--served-model-name", model]
     return [*options.command, "serve", model, *address, *arguments]
 
 

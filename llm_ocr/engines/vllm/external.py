@@ -5,15 +5,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import aiohttp
-
-from llm_ocr.engines import Address, ServerFacts
-from llm_ocr.engines.client.connections import open_session, read_whole
+from llm_ocr.engines import Address, CompletionRequest, ServerFacts
 from llm_ocr.engines.client.endpoint import LONGEST, Endpoint, identity
-from llm_ocr.errors import ServerError
-
-_HEALTH_TIMEOUT = 10.0  # seconds for /health
-_WORD_BYTES = 64 * 1024  # read from the answer to the one-word request
+from llm_ocr.errors import LlmOcrError, RequestLost, ServerError
 
 #: Choice of the model name from the source of each listed model by name ("": not reported).
 Chooser = Callable[[Mapping[str, str]], str]
@@ -34,7 +28,8 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
         facts = await endpoint.probe()
         if facts is None:
             return str(endpoint.absent or "").removeprefix(f"{address.url}: ")
-        if facts.vllm and not await _healthy(address):
+        # The engine may be dead while /v1/models still answers; a proxy in front may not forward /health.
+        if facts.vllm and not await endpoint.healthy():
             return ""
         if address.model:
             return address, facts
@@ -58,32 +53,16 @@ async def completes_request(address: Address, limit: float) -> bool:
 
     Errors and lost connections count as answers.
     """
-    asked = {"model": address.model, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
+    endpoint = Endpoint(address, stall=limit)
     try:
-        async with (
-            asyncio.timeout(limit),
-            open_session(address.key) as session,
-            session.post(f"{address.url}/chat/completions", json=asked, allow_redirects=False) as response,
-        ):
-            await read_whole(response, _WORD_BYTES)
-    except TimeoutError:
-        return False
-    except (aiohttp.ClientError, OSError):
-        return True  # not a hang; the next request shows whether the server is dead
+        await endpoint.complete(CompletionRequest("a word", None, "Hello", {"max_tokens": 1}))
+    except RequestLost as lost:
+        return not lost.stalled
+    except LlmOcrError:
+        pass  # not a hang; the next request shows whether the server is dead
+    finally:
+        await endpoint.close()
     return True
-
-
-async def _healthy(address: Address) -> bool:
-    # The engine may be dead while /v1/models still answers; a proxy in front may not forward /health.
-    try:
-        async with (
-            asyncio.timeout(_HEALTH_TIMEOUT),
-            open_session(address.key) as session,
-            session.get(f"{address.root}/health") as response,
-        ):
-            return response.status < 500
-    except (aiohttp.ClientError, OSError):  # TimeoutError is an OSError
-        return False
 
 
 #: Seconds for the first one-word answer of a hung server; then doubled, because other clients may be served first.
@@ -97,6 +76,8 @@ class ExternalServer:
 
     For an address without a model, `choose` picks the model; without `choose`, the only served model is used.
     """
+
+    managed = False  # other clients may use the server
 
     def __init__(
         self,
@@ -134,11 +115,6 @@ class ExternalServer:
     def name(self) -> str:
         """URL of the server."""
         return self.address.url
-
-    @property
-    def managed(self) -> bool:
-        """Always False: other clients may use the server."""
-        return False
 
     async def start(self) -> tuple[Address, ServerFacts]:
         """Return when the server answers.

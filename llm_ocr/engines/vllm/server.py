@@ -14,12 +14,12 @@ from pathlib import Path
 
 from llm_ocr.engines import Address, ServerFacts
 from llm_ocr.engines.vllm.command import (
+    LOOPBACK,
     Limits,
     ServeOptions,
     free_port,
     given,
     number_of,
-    reached_at,
     secrets_of,
     serve_command,
     server_env,
@@ -163,6 +163,8 @@ class VllmServer:
     port may change at each start unless the options set a port.
     """
 
+    managed = True  # the server listens on loopback with its own key
+
     def __init__(
         self,
         profile: Profile,
@@ -183,7 +185,7 @@ class VllmServer:
         """
         self._profile = profile
         self._options = options
-        self._name = f"vLLM {index}"
+        self.name = f"vLLM {index}"
         self._port = None if options.port is None else options.port + index
         self._say = say
         self._pace = pace
@@ -202,16 +204,6 @@ class VllmServer:
         self._before = before
         self._after = after
         self._settled = asyncio.Event()  # the first start has ended
-
-    @property
-    def name(self) -> str:
-        """Name for messages, such as `vLLM 0`."""
-        return self._name
-
-    @property
-    def managed(self) -> bool:
-        """Always True: the server listens on loopback with its own key."""
-        return True
 
     @property
     def command(self) -> str:
@@ -244,7 +236,7 @@ class VllmServer:
             if self._process is not None:
                 await self._process.stop(self._pace.stop_timeout)
             if starved and not self._lower():
-                raise ServerError(f"{self._name} is out of memory again", hint=Diagnosis.OUT_OF_MEMORY.hint)
+                raise ServerError(f"{self.name} is out of memory again", hint=Diagnosis.OUT_OF_MEMORY.hint)
             return await self._bring_up(again=True)
 
     async def ended(self) -> str:
@@ -293,12 +285,12 @@ class VllmServer:
 
     async def _launch(self, version: str) -> tuple[Address, ServerFacts]:
         if self._stopped:
-            raise ServerError(f"{self._name} was stopped during startup")
+            raise ServerError(f"{self.name} was stopped during startup")
         options = self._options
-        port = free_port(options.host, self._port or 0)
+        port = free_port(self._port or 0)
         if port is None:
             raise ServerError(
-                f"{self._name} cannot listen on {options.host}:{self._port}: the port is in use",
+                f"{self.name} cannot listen on {LOOPBACK}:{self._port}: the port is in use",
                 hint="Choose another `vllm_port`, or remove it to use a free port. Or use a running `server_url`.",
             )
         words = serve_command(self._profile, options, port, version=numbers(version), limits=self._limits)
@@ -307,10 +299,10 @@ class VllmServer:
         prefix = len(options.command)
         self._words = [*found(words[:prefix], self._environment.get("PATH")), *words[prefix:]]
         model = options.model or self._profile.model
-        address = Address(reached_at(options.host, port), model, self._key)
+        address = Address(f"http://{LOOPBACK}:{port}/v1", model, self._key)
         self._log.begin(self.command)
         if not self._starts:  # later commands differ only in the port and in the reported lower limits
-            self._say(f"{self._name}: {self.command}")
+            self._say(f"{self.name}: {self.command}")
         self._starts += 1
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:  # readable by this user only
@@ -324,7 +316,7 @@ class VllmServer:
             except BaseException:
                 await process.stop(self._pace.stop_timeout)
                 raise
-        self._say(f"{self._name}: {self._log.startup(time.monotonic() - began)}")
+        self._say(f"{self.name}: {self._log.startup(time.monotonic() - began)}")
         logged = self._log.facts
         # --max-num-seqs applies to each engine.
         engines = number_of(self._words, "data-parallel-size") or 1
@@ -345,9 +337,9 @@ class VllmServer:
         try:
             while True:
                 if self._stopped:
-                    raise ServerError(f"{self._name} was stopped during startup")
+                    raise ServerError(f"{self.name} was stopped during startup")
                 if ended.done():
-                    raise self._failed(f"{self._name} {ended.result()} before it was ready")
+                    raise self._failed(f"{self.name} {ended.result()} before it was ready")
                 probe = asyncio.create_task(look(address))
                 try:
                     await asyncio.wait([probe, ended], return_when=asyncio.FIRST_COMPLETED)
@@ -358,13 +350,13 @@ class VllmServer:
                     return answer[1]
                 now = time.monotonic()
                 if now - began > self._options.startup_timeout:
-                    raise self._failed(f"{self._name} was not ready within {self._options.startup_timeout:g} s")
+                    raise self._failed(f"{self.name} was not ready within {self._options.startup_timeout:g} s")
                 if now - reported >= self._pace.progress:
                     reported = now
                     if self._log.unwritable:
-                        self._say(f"{self._name}: cannot write its log to {self._log.path}: {self._log.unwritable}")
+                        self._say(f"{self.name}: cannot write its log to {self._log.path}: {self._log.unwritable}")
                     words = f"; its log: {self._log.latest_words}" if self._log.latest_words else ""
-                    self._say(f"{self._name}: {self._log.step or 'starting'}, {now - began:.0f} s elapsed{words}")
+                    self._say(f"{self.name}: {self._log.step or 'starting'}, {now - began:.0f} s elapsed{words}")
                 await asyncio.wait([ended], timeout=self._pace.poll)
         finally:
             ended.cancel()
@@ -397,7 +389,7 @@ class VllmServer:
         self._limits = lowered
         self._steps += 1
         words = given(max_num_seqs=lowered.max_num_seqs, max_num_batched_tokens=lowered.max_num_batched_tokens)
-        self._say(f"{self._name}: the device ran out of memory; retrying with {' '.join(words)}")
+        self._say(f"{self.name}: the device ran out of memory; retrying with {' '.join(words)}")
         return True
 
 

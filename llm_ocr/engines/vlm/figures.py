@@ -43,6 +43,7 @@ class ModelFigureReader:
         Raises `UsageError` for a mode that is neither known nor the name of a custom prompt.
         """
         self._engine = engine
+        self.name = engine.name
         self._profile = profile
         self._options = chosen = options or DescribeOptions()
         self._form = chosen.mode if chosen.mode in MODES else _FREE
@@ -53,11 +54,6 @@ class ModelFigureReader:
         self._rungs = rungs_for(profile, modes=False, scales=False)
         temperature = profile.temperature if chosen.temperature is None else chosen.temperature
         self._first = Step(chosen.mode, temperature, what_fits(profile, chosen.max_tokens))
-
-    @property
-    def name(self) -> str:
-        """Model name as shown to users."""
-        return self._engine.name
 
     def identity(self) -> Mapping[str, Any]:
         """Return the settings that change descriptions, without addresses, keys, or caps of the servers."""

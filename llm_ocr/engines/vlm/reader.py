@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
-from types import TracebackType
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine, Inspection, LocalReader, PageReader, noop
@@ -30,34 +29,6 @@ from llm_ocr.models.choosing import gives_boxes
 from llm_ocr.models.profile import Profile
 from llm_ocr.models.registry import all_profiles
 from llm_ocr.types import Attempt, Block, Page, Reason, Status
-
-
-class Backlog:
-    """Limit of pages in work after the model: at `most` pages, they delay new requests.
-
-    `async with` encloses the work; `wait_for_room` waits while `most` pages are in it.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._count = 0
-        self._freed = asyncio.Event()
-
-    async def wait_for_room(self) -> None:
-        """Return when fewer pages wait."""
-        while self._count >= self._most:
-            self._freed.clear()
-            await self._freed.wait()
-
-    async def __aenter__(self) -> None:
-        self._count += 1
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._count -= 1
-        self._freed.set()
-
 
 #: Minimum length of a fallback's text, as a share of the best answer's text, to prefer the fallback.
 LEAST_FALLBACK = 0.5
@@ -106,7 +77,8 @@ class PageReading:
                 return Attempt(reader.name, SOURCE, Status.OK)  # a model would invent text
             detail = f"the image shows nothing, but the text layer has {evidence.layer_characters:,} characters"
             return await self._degraded(PageFailure(Reason.EMPTY, detail))
-        await reader.backlog.wait_for_room()
+        async with reader.backlog:
+            pass  # pages after the model delay new requests
         if undrawn is not None:
             attempt, _ = await self._by_fallback(undrawn, 0)
             if attempt is not None:
@@ -320,12 +292,13 @@ class PageReading:
 
 #: Increased when a change alters results for the same answers, parsers included; part of the key.
 RESULT_VERSION = 6
-#: Pages that may wait for figure detection before requests are delayed: about as many megabytes.
+#: Pages whose figures are detected after the answer, before requests are delayed: about as many megabytes.
 _WAITING = 128
 #: Parallel inspections of pages that the model still reads. Pages with a complete answer do not wait here.
 _INSPECTIONS = 1
 
 
+@dataclass(eq=False)
 class ModelReader:
     """`PageReader` over a shared engine, which its creator closes. `close()` closes `fallback` and `inspector`.
 
@@ -336,25 +309,18 @@ class ModelReader:
     repeated up the ladder, at most `MOST_REREADS` times. The best sound answer counts.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        profile: Profile,
-        tools: ImageTools,
-        options: ReadOptions | None = None,
-        fallback: PageReader | None = None,
-        inspector: LocalReader | None = None,
-        rule: QualityRule | None = None,
-    ) -> None:
+    engine: Engine
+    profile: Profile
+    tools: ImageTools
+    options: ReadOptions = field(default_factory=ReadOptions)
+    fallback: PageReader | None = None
+    inspector: LocalReader | None = None
+    rule: QualityRule | None = None
+
+    def __post_init__(self) -> None:
         """Configure the reader. Raises `UsageError` for a mode that the profile lacks, or an unsupported anchor."""
-        self.engine = engine
-        self.profile = profile
-        self.tools = tools
-        self.options = options or ReadOptions()
-        self.fallback = fallback
-        self.inspector = inspector
-        self.rule = rule
-        self.backlog = Backlog(_WAITING)
+        profile, self.name = self.profile, self.engine.name
+        self.backlog = asyncio.Semaphore(_WAITING)  # held by each page after the model
         self.inspections = asyncio.Semaphore(_INSPECTIONS)
         mode = self.options.mode or profile.mode
         modes = [name for name in profile.prompts if name not in MODES]
@@ -378,11 +344,6 @@ class ModelReader:
                 f"{profile.name} does not support `guided` in mode {mode}",
                 hint=f"Remove `guided`. Models with support: {', '.join(guided)}.",
             )
-
-    @property
-    def name(self) -> str:
-        """Model name as shown to users."""
-        return self.engine.name
 
     def identity(self) -> Mapping[str, Any]:
         """Return the settings that change the attempts, without addresses, keys, or caps of the servers."""

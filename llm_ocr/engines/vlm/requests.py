@@ -1,15 +1,14 @@
 """Build a profile's requests and images, and define reader options."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Protocol
 
-from llm_ocr.engines import CompletionRequest
+from llm_ocr.engines import CompletionRequest, ContentTools
 from llm_ocr.models.parsers.repetition import RepetitionWatch
 from llm_ocr.models.profile import Frame, Profile
-from llm_ocr.types import Attempt, EncodedImage, Page
+from llm_ocr.types import Attempt, Box, EncodedImage, Page
 
 # Options of the model readers.
 
@@ -70,7 +69,7 @@ class DescribeOptions:
 # Work on images and documents outside the event loop.
 
 
-class ImageTools(Protocol):
+class ImageTools(ContentTools, Protocol):
     """CPU-bound work in other processes. All methods raise `PageFailure` if the work fails."""
 
     async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
@@ -79,8 +78,11 @@ class ImageTools(Protocol):
     async def turned(self, image: EncodedImage, degrees: int) -> EncodedImage:
         """Return the image turned clockwise by 90, 180, or 270 degrees."""
 
-    async def content(self, page: Page) -> Page:
-        """Return the page with its text layer; unchanged without one."""
+    async def crop(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
+        """Return the parts of the image under relative boxes."""
+
+    async def blank(self, image: EncodedImage) -> bool:
+        """Return whether the image is blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ class Step:
     scale: float = 1.0
 
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
+_NONE: Mapping[str, Any] = {}
 
 
 def request_of(

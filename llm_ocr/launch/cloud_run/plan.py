@@ -8,7 +8,6 @@ part of the execution. The rest is part of the job.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -177,16 +176,14 @@ class Machine:
 
 #: Minima and drivers (L4: 535.216.03, RTX PRO 6000: 580): cloud.google.com/run/docs/configuring/jobs/gpu, 2026. A task
 #: has one GPU, never more.
-MACHINES: Mapping[str, Machine] = MappingProxyType(
-    {
-        "nvidia-l4": Machine(1, 4, 16, 8, 32, cuda=(12, 2)),
-        "nvidia-rtx-pro-6000": Machine(1, 20, 80, 20, 80, preview=True, cuda=(13, 0)),
-        CPU: Machine(0, 1, 0, 2, 4),
-    }
-)
+MACHINES: Mapping[str, Machine] = {
+    "nvidia-l4": Machine(1, 4, 16, 8, 32, cuda=(12, 2)),
+    "nvidia-rtx-pro-6000": Machine(1, 20, 80, 20, 80, preview=True, cuda=(13, 0)),
+    CPU: Machine(0, 1, 0, 2, 4),
+}
 
 #: Cores -> maximum GiB, up to 8 cores; docs.cloud.google.com/run/docs/configuring/jobs/cpu, 2026.
-_MOST_MEMORY = MappingProxyType({1: 4, 2: 8, 4: 16, 6: 24, 8: 32})
+_MOST_MEMORY = {1: 4, 2: 8, 4: 16, 6: 24, 8: 32}
 
 _MEMORY = re.compile(r"(\d+)(Gi|Mi)")
 

@@ -7,10 +7,10 @@ import base64
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from llm_ocr.config.environment import ERROR_FILE
+from llm_ocr.costs.estimates import gpus_by_size
 from llm_ocr.errors import UsageError
 from llm_ocr.launch import JobSpec, Plan, Request
 from llm_ocr.launch.library import installs, job_command, library_notes, serves
@@ -225,31 +225,8 @@ def _check(spec: JobSpec) -> None:
             )
 
 
-#: Size -> GPUs, in the families where the size determines the GPUs (EC2's DescribeInstanceTypes, as in moto 5.2.5).
-_ONE_TO_EIGHT = MappingProxyType(
-    {
-        **dict.fromkeys(("xlarge", "2xlarge", "4xlarge", "8xlarge", "16xlarge"), 1),
-        **{"12xlarge": 4, "24xlarge": 4, "48xlarge": 8},
-    }
-)
-_BLACKWELL = MappingProxyType(
-    {**dict.fromkeys(("2xlarge", "4xlarge", "8xlarge"), 1), **{"12xlarge": 2, "24xlarge": 4, "48xlarge": 8}}
-)
-
-#: Family -> size -> GPUs. T4; A10G; L4; L40S; RTX PRO 4500 and 6000; V100; A100; H100, H200; B200, B300.
-_GPUS: Mapping[str, Mapping[str, int]] = {
-    "g4dn": {size: gpus for size, gpus in _ONE_TO_EIGHT.items() if size not in ("24xlarge", "48xlarge")},
-    **dict.fromkeys(("g5", "g6", "g6e"), _ONE_TO_EIGHT),
-    **dict.fromkeys(("g7", "g7e"), _BLACKWELL),
-    **{family: {"24xlarge": 8} for family in ("p3dn", "p4d", "p4de")},
-    "p5": {"4xlarge": 1, "48xlarge": 8},
-    **{family: {"48xlarge": 8} for family in ("p5e", "p5en", "p6-b200", "p6-b300")},
-}
 #: Accelerated families that are not counted here: their content is unknown, or is not an NVIDIA GPU.
 _OTHERS = ("p2", "p3", "p6e", "trn", "inf", "dl")
-
-#: Families whose machines have local disks, which accept no key (the same source).
-_LOCAL_DISKS = frozenset({*_GPUS, "r5d"})
 
 
 def gpus_of(hardware: str) -> int | None:
@@ -257,14 +234,15 @@ def gpus_of(hardware: str) -> int | None:
     family, size = _parts(hardware)
     if not size:
         return None
-    if family in _GPUS:
-        return _GPUS[family].get(size)
+    if sizes := gpus_by_size(f"ml.{family}"):
+        return sizes.get(size)
     return None if family.startswith(_OTHERS) else 0
 
 
 def has_local_disks(hardware: str) -> bool:
-    """Return whether the machine has local disks, encrypted by hardware."""
-    return _parts(hardware)[0] in _LOCAL_DISKS
+    """Return whether the machine has local disks, encrypted by hardware, as all with GPUs have; they accept no key."""
+    family = _parts(hardware)[0]
+    return family == "r5d" or bool(gpus_by_size(f"ml.{family}"))
 
 
 def _parts(hardware: str) -> tuple[str, str]:

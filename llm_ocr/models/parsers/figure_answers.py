@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -198,9 +198,7 @@ def _no_constant(name: str) -> Any:
 
 def _fault(value: Any) -> str:
     """Return why JSON cannot be stored, or ""."""
-    waiting: list[tuple[Any, int]] = [(value, 1)]
-    while waiting:
-        part, depth = waiting.pop()
+    for part, depth in _parts(value):
         if depth > _DEEPEST:
             return _TOO_DEEP
         if isinstance(part, float) and not math.isfinite(part):
@@ -209,23 +207,25 @@ def _fault(value: Any) -> str:
             return "the model refused to read an image"
         if isinstance(part, list) and len(part) >= _LOOP and part.count(part[0]) == len(part):
             return f"the same row {len(part)} times"
-        waiting += [(inner, depth + 1) for inner in _parts(part)]
     return ""
 
 
 def _is_empty(value: Any) -> bool:
     """Return whether a value has no text, number, or truth value; a value that is nested too deeply is not judged."""
-    waiting = [(value, 0)]
+    return not any(
+        depth > _DEEPEST or (part not in (None, "") and not isinstance(part, dict | list))
+        for part, depth in _parts(value)
+    )
+
+
+def _parts(value: Any) -> Iterator[tuple[Any, int]]:
+    """Yield a value and all that it holds, each with its depth from 1."""
+    waiting = [(value, 1)]
     while waiting:
         part, depth = waiting.pop()
-        if depth > _DEEPEST or (part not in (None, "") and not isinstance(part, dict | list)):
-            return False
-        waiting += [(inner, depth + 1) for inner in _parts(part)]
-    return True
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        yield part, depth
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        waiting += [(value, depth + 1) for value in inner]
 
 
 def _as_asked(value: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Chandra and Surya write a row of `<div data-bbox="x0 y0 x1 y1" data-label="...">
 """
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from llm_ocr.models.parsers.coordinates import NUMBER, WHOLE_PAGE, Scale, from_1000, from_1024
@@ -16,6 +16,7 @@ from llm_ocr.models.parsers.labels import (
     known_kind,
     labelled,
     normal,
+    signs_of,
     unlabelled,
     unreadable,
     with_captions,
@@ -89,7 +90,9 @@ def _parsed(text: str, scale: Scale, label: _Label) -> Parsed:
     lost: list[str] = []
     blocks: list[Block] = []
     outside = False
-    for piece in without_copies(found, _signs, lost):
+    for piece in without_copies(
+        found, lambda piece: signs_of(piece.label, piece.box, html_to_markdown(piece.tokens) if piece.box else ""), lost
+    ):
         made = _blocks(piece, scale, lost)
         outside = outside or bool(made and not piece.place)
         blocks += made
@@ -119,12 +122,6 @@ def _split(tokens: Iterable[HtmlTag | str], label_of: _Label) -> list[_Piece]:
                 open_pieces.pop()
         top.tokens.append(token)
     return found
-
-
-def _signs(piece: _Piece) -> Sequence[Hashable]:
-    """Return the sign of a piece for `without_copies`; none for content without a place or text."""
-    text = html_to_markdown(piece.tokens) if piece.place and piece.box else ""
-    return [(piece.label, piece.box, text)] if text else []
 
 
 def _div_label(tag: HtmlTag, above: Sequence[_Piece]) -> str | None:

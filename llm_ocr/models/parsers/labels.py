@@ -147,10 +147,9 @@ def without_copies(
     return kept
 
 
-def signs_of(piece: Marked) -> Sequence[Hashable]:
-    """Return the sign of a piece for `without_copies`: its label, places, and text; none without a place."""
-    text = piece.text.strip()
-    return [(piece.label, tuple(piece.boxes), text)] if piece.boxes and text else []
+def signs_of(label: str | None, place: Sequence[Hashable], text: str) -> Sequence[Hashable]:
+    """Return the sign of a piece for `without_copies`: its label, place, and text; none without a place or text."""
+    return [(label, tuple(place), text.strip())] if place and text.strip() else []
 
 
 def split_by_marker(text: str, spec: MarkerSpec, scale: Scale) -> Split:
@@ -162,7 +161,9 @@ def split_by_marker(text: str, spec: MarkerSpec, scale: Scale) -> Split:
             piece.parts = [spec.stray.sub("", part) for part in piece.parts]
         if piece.label is not None or piece.text.strip():
             split.pieces.append(piece)
-    split.pieces = without_copies(split.pieces, signs_of, split.lost)
+    split.pieces = without_copies(
+        split.pieces, lambda piece: signs_of(piece.label, piece.boxes, piece.text), split.lost
+    )
     if cut:
         split.lost.append("the answer ends within a marker")
     return split

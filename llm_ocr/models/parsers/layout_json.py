@@ -109,26 +109,6 @@ _KEY = re.compile(r'[^"\\{}\[\],:]{0,60}+(?:"|\Z)')
 _FIRST_KEY = re.compile(r'"[\w-]{1,40}"\s*+:\s*+\[')
 
 
-@dataclass(slots=True)
-class Loose:
-    """Result: all objects and lists in a text, in order."""
-
-    values: list[Any] = field(default_factory=list)
-    sound: bool = True  # JSON without a fault
-    cut: bool = False  # the text ends within a value
-    cut_object: dict[str, Any] | None = None  # the innermost object at the end of the text
-    cut_key: str = ""  # its key whose string has no end
-    outside: str = ""  # the text around the values
-
-
-def read_loosely(text: str) -> Loose:
-    """Return the objects and lists in a text, and the text around them. Never raises.
-
-    A cut text loses only a key without a value and a list of numbers that may be incomplete.
-    """
-    return _Reader(text).read()
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = {key: with_latex(value) if isinstance(value, str) else value for key, value in pairs}
     if len(made) < len(pairs):
@@ -148,31 +128,37 @@ class _Open:
     key: str | None = None
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._open: list[_Open] = []
-        self._lists = 0  # number of open lists
-        self._found = Loose()
+@dataclass(slots=True)
+class Loose:
+    """All objects and lists in a text, in order; `read_loosely` reads them."""
 
-    def read(self) -> Loose:
+    _text: str
+    values: list[Any] = field(default_factory=list)
+    sound: bool = True  # JSON without a fault
+    cut: bool = False  # the text ends within a value
+    cut_object: dict[str, Any] | None = None  # the innermost object at the end of the text
+    cut_key: str = ""  # its key whose string has no end
+    outside: str = ""  # the text around the values
+    _at: int = 0
+    _open: list[_Open] = field(default_factory=list)
+    _lists: int = 0  # number of open lists
+
+    def read(self) -> None:
         outside: list[str] = []
         while (begin := _BEGIN.search(self._text, self._at)) is not None:
             outside.append(self._text[self._at : begin.start()])
             self._at = begin.start()
             # After a failure, only the tolerant reader is used, so that no text is read repeatedly.
-            if self._found.sound:
+            if self.sound:
                 try:
                     value, self._at = _DECODER.raw_decode(self._text, self._at)
-                    self._found.values.append(value)
+                    self.values.append(value)
                     continue
                 except (ValueError, RecursionError):
-                    self._found.sound = False
+                    self.sound = False
             self._loosely()
         outside.append(self._text[self._at :])
-        self._found.outside = "\n".join(outside)
-        return self._found
+        self.outside = "\n".join(outside)
 
     def _loosely(self) -> None:
         """Read one value from its opening bracket to the closing one, or to the end of the text."""
@@ -184,9 +170,9 @@ class _Reader:
                 self._step()
                 continue
             # The text ends within a value: open containers keep their known content.
-            self._found.cut = True
+            self.cut = True
             objects = (container.value for container in reversed(self._open) if isinstance(container.value, dict))
-            self._found.cut_object = next(objects, None)
+            self.cut_object = next(objects, None)
             last = self._open.pop()
             numbers = isinstance(last.value, list) and not any(isinstance(part, dict | list) for part in last.value)
             if numbers and last.place:
@@ -233,7 +219,7 @@ class _Reader:
             self._open.pop()
         place = None
         if not self._open:
-            self._found.values.append(value)
+            self.values.append(value)
         else:
             place = self._open[-1].key
             self._put(value)
@@ -280,7 +266,7 @@ class _Reader:
         self._at = end + (ended and self._text[end] == '"')
         if is_value and not ended:
             assert above.key is not None
-            self._found.cut_key = above.key
+            self.cut_key = above.key
         if is_value or isinstance(above.value, list):
             self._put(string)
         elif ended:
@@ -305,6 +291,16 @@ class _Reader:
                 return inner if inner >= 0 else text.rindex("{", start, quote)
             inner, at = quote, quote + 1
         return len(text)
+
+
+def read_loosely(text: str) -> Loose:
+    """Return the objects and lists in a text, and the text around them. Never raises.
+
+    A cut text loses only a key without a value and a list of numbers that may be incomplete.
+    """
+    found = Loose(text)
+    found.read()
+    return found
 
 
 # Layouts: the list of pieces in a text that is read loosely.
@@ -390,7 +386,7 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
     found = read_loosely(body)
     if not found.sound and _REPR.match(body):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            found = Loose(values=[literal_eval(body)])
+            found = Loose(body, [literal_eval(body)])
     # Objects with a box or a text, in order, at any depth. Those within another one have its place and label.
     objects: list[dict[str, Any]] = []
     pieces: list[_Piece] = []

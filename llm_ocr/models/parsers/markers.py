@@ -6,7 +6,6 @@ Nemotron Parse writes `<x_0.1><y_0.1>text<x_0.9><y_0.2><class_Text>`, fractions 
 """
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -158,7 +157,7 @@ def _tagged(text: str, *, labels_are_text: bool) -> Parsed:
     found = _read_marks(text, marks) if marks else _read_lines(text)
     lost = found.lost
     blocks: list[Block] = []
-    untagged, *tags = without_copies(found.pieces, signs_of, lost)
+    untagged, *tags = without_copies(found.pieces, lambda piece: signs_of(piece.label, piece.boxes, piece.text), lost)
     if untagged.text.strip():
         lost.append("text without a tag: its place on the page is not known")
         blocks += unlabelled(untagged.text, "", (WHOLE_PAGE,), headings=True)
@@ -308,21 +307,17 @@ def mineru_regions(text: str) -> tuple[list[Marked], list[str]]:
     `region_turn` returns the rotation that a region needs before it is read.
     """
     split = split_by_marker(plain_body(text), MINERU, from_1000)
-    regions: list[Marked] = []
-    doubles = Counter[tuple[str, Box]]()
-    for piece in split.pieces:
-        if piece.label is None or not piece.boxes:
-            continue
-        piece.label = _MINERU_LABELS.get(piece.label.casefold(), piece.label)
+    found = [piece for piece in split.pieces if piece.label is not None and piece.boxes]
+    regions: dict[tuple[str, Box], Marked] = {}
+    for piece in found:
+        piece.label = _MINERU_LABELS.get((piece.label or "").casefold(), piece.label or "")
         piece.parts = []
-        doubles[piece.label, piece.boxes[0]] += 1
-        if doubles[piece.label, piece.boxes[0]] == 1:
-            regions.append(piece)
-    if doubles.total() > len(regions):
-        split.lost.append(f"{doubles.total() - len(regions)} regions that repeat another were left out")
+        regions.setdefault((piece.label, piece.boxes[0]), piece)
+    if len(found) > len(regions):
+        split.lost.append(f"{len(found) - len(regions)} regions that repeat another were left out")
     if not split.marked and split.pieces:
         split.lost.append("no layout in the answer")
-    return regions, split.lost
+    return list(regions.values()), split.lost
 
 
 def region_turn(region: Marked) -> int:

@@ -6,7 +6,6 @@ the one above, `<xcel>` to both, and `<nl>` ends a row. PaddleOCR-VL, MinerU, an
 
 import html
 import re
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,6 +15,7 @@ from llm_ocr.models.parsers.labels import (
     described,
     kind_of,
     labelled,
+    signs_of,
     unlabelled,
     unreadable,
     with_captions,
@@ -260,17 +260,13 @@ def parse_doctags(text: str, frame: Frame = NO_FRAME) -> Parsed:
         plain = parse_plain("".join(part for element in found for part in element.parts))
         return Parsed(plain.blocks, ("text without a place on the page",) if plain.blocks else ())
     blocks: list[Block] = []
-    for element in without_copies(found, _signs, lost):
+    for element in without_copies(
+        found, lambda element: signs_of(element.name, element.places, "".join(element.parts)), lost
+    ):
         made = _blocks(element, lost)
         above = element.within and blocks and made and made[0].box.y1 <= blocks[-1].box.y0
         blocks[len(blocks) - int(bool(above)) :] = [*made, blocks[-1]] if above else made
     return Parsed(with_captions(blocks), tuple(lost))
-
-
-def _signs(element: _Element) -> Sequence[Hashable]:
-    """Return the sign of an element for `without_copies`; none for an element without a place or text."""
-    text = "".join(element.parts).strip()
-    return [(element.name, tuple(element.places), text)] if element.places and text else []
 
 
 class _Reader:

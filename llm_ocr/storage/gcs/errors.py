@@ -50,8 +50,9 @@ class Context:
         )
 
 
-def advice_for(status: int, reasons: frozenset[str], message: str, context: Context) -> Advice:
-    """Return the advice for a response's status, reason codes, and message."""
+def advice_for(said: "Said", context: Context) -> Advice:
+    """Return the advice for a response."""
+    status, message = said.status, said.message
     if status == 401:
         return Advice(
             f"{context.credentials} are missing, expired, or revoked (401 {message})".rstrip(), context.sign_in
@@ -65,7 +66,7 @@ def advice_for(status: int, reasons: frozenset[str], message: str, context: Cont
     if status == 400 and "requester pays" in message.lower():
         return Advice(f"the bucket {context.bucket} charges the requester", _TO_BILL)
     if status == 403:
-        return _forbidden(reasons, message, context)
+        return _forbidden(said.reasons, message, context)
     if status == 429:
         return Advice(f"too many requests after all retries ({message})", f"Use fewer workers. {AGAIN}", retryable=True)
     if status == 408 or status >= 500:
@@ -138,10 +139,7 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
         answer = said_by(error)
         if reading and answer.status == 404 and not answer.no_bucket:
             raise ObjectNotFound(f"no object {where}") from error
-        if answer.status:
-            advice = advice_for(answer.status, answer.reasons, answer.message, context)
-        else:
-            advice = _without_answer(last_of(error), context)
+        advice = advice_for(answer, context) if answer.status else _without_answer(last_of(error), context)
         what = f"cannot {action} {where}: {advice.what}"
         raise StorageError(what, hint=advice.hint, retryable=advice.retryable) from error
 

@@ -5,7 +5,6 @@ advance (static shards), so a marker has two writers only if a shard runs twice 
 Hub's S3 gateway supports conditions: a bucket given as `s3://…` has them too.
 """
 
-import secrets
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from llm_ocr.errors import ObjectExists, ObjectNotFound, StorageError
-from llm_ocr.storage import ObjectInfo, StoreOptions
+from llm_ocr.storage import BaseStore, ObjectInfo, StoreOptions
 from llm_ocr.storage.hf import Place
 from llm_ocr.storage.hf.client import RETRIES, HubStore, RetryPolicy
 from llm_ocr.storage.names import PROBES, check_key
@@ -130,13 +129,7 @@ class BucketStore(HubStore):
     def check(self) -> None:
         """Check the bucket by writing. A bucket that does not exist is created, private."""
         super().check()
-        probe, data = f"{PROBES}{secrets.token_hex(8)}", secrets.token_bytes(16)
-        self._write(probe, data)
-        try:
-            if self.get(probe) != data:
-                raise StorageError(f"cannot use {self.url}: the content read differs from the content written")
-        finally:
-            self.delete(probe)
+        BaseStore.check(self)
 
     def _make_sure(self) -> None:
         from huggingface_hub.errors import BucketNotFoundError

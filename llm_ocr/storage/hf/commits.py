@@ -2,24 +2,17 @@
 
 import atexit
 import contextlib
-import hashlib
 import importlib
-import itertools
 import logging
 import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llm_ocr.errors import LlmOcrError, ObjectExists, StorageError
-from llm_ocr.storage.hf.client import HubClient, RetryPolicy
-
-if TYPE_CHECKING:
-    from huggingface_hub import RepoFile
-
 
 # Rate limit of commits over all workers of a workspace.
 
@@ -131,9 +124,10 @@ class Change:
 class CommitQueue:
     """Changes that wait for their commit. Safe to use from several threads."""
 
-    def __init__(self, committer: "Committer", rate: Rate) -> None:
+    def __init__(self, commit: Callable[[Sequence[Change], bool], None], rate: Rate) -> None:
+        """Open the queue. `commit` settles changes of different paths, or none; True: the process is about to end."""
         self.pace = RateLimiter(rate)
-        self._committer = committer
+        self._commit_changes = commit
         self._rate = rate
         self._changed = threading.Condition()
         self._waiting: list[Change] = []
@@ -232,7 +226,7 @@ class CommitQueue:
         try:
             self.pace.spend()
             # The last change of each path.
-            self._committer.commit(list({change.path: change for change in batch}.values()), last=last)
+            self._commit_changes(list({change.path: change for change in batch}.values()), last)
         except LlmOcrError as error:
             self._failed(batch, error)
             raise
@@ -306,140 +300,3 @@ def _commit_what_is_left() -> None:
 importlib.import_module("concurrent.futures.thread")
 getattr(threading, "_register_atexit", atexit.register)(_commit_what_is_left)
 atexit.register(_commit_what_is_left)
-
-
-# Commits to a dataset repository, each followed by a check of its files.
-
-
-#: Bytes from which content is sent on `put`, not with the commit, to save memory.
-SEND_EARLY = 1 << 20
-
-#: At the end of a process, only seconds may be left until it is killed.
-_AT_THE_END = RetryPolicy(tries=4, limit=20.0)
-
-_IGNORED = "Remove the rule in the .gitignore of the repository that excludes these files."
-
-
-class Committer:
-    """Makes the commits of one store."""
-
-    def __init__(self, client: HubClient) -> None:
-        self._client = client
-        self._place = client.place
-
-    def prepare(self, operation: Any, size: int) -> None:
-        """Send large content ahead of the commit, which frees its memory."""
-        if size < SEND_EARLY:
-            return
-
-        self._client.ask("send", self._place.key(operation.path_in_repo), lambda: self._send(operation))
-
-    def _send(self, operation: Any) -> None:
-        self._client.api.preupload_lfs_files(
-            self._place.id, [operation], repo_type="dataset", revision=self._place.revision or None
-        )
-
-    def commit(self, changes: Sequence[Change], *, last: bool = False) -> None:
-        """Commit and settle all changes, or raise `StorageError` and settle none. No two have the same path.
-
-        A fresh file that exists by now is excluded, and marked as lost. `last`: the process is about to end, so little
-        time is left.
-        """
-        tries = itertools.count()
-        retries = _AT_THE_END if last else self._client.retries
-        oid = retries.keep_trying(lambda: self._try(changes, again=next(tries) > 0, last=last))
-        written = [change for change in changes if change.operation is not None and not change.lost]
-        there = retries.keep_trying(lambda: self.there([change.path for change in written], oid))
-        for change in changes:
-            if change in written:
-                change.version = self._proved(change, there.get(change.path))
-            elif not change.lost:
-                change.version = ""
-
-    def _try(self, changes: Sequence[Change], *, again: bool, last: bool) -> str:
-        """Make a commit and return its id; empty if there was nothing to commit.
-
-        `again`: an earlier commit with a lost response may contain some of the changes.
-        """
-        from huggingface_hub import CommitOperationAdd, CommitOperationDelete
-
-        now = self.there(change.path for change in changes if again or change.fresh or change.operation is None)
-        operations: list[Any] = []
-        for change in changes:
-            found = now.get(change.path)
-            same = found is not None and change.operation is not None and _same(change, found)
-            change.lost = change.fresh and not change.replaces and found is not None and not same
-            if not change.lost and not (again and same):
-                if change.operation is not None:
-                    operations.append(_renewed(change.operation))
-                elif found is not None:
-                    operations.append(CommitOperationDelete(change.path, is_folder=False))
-        if not operations:
-            return ""
-        title = first = self._place.key(operations[0].path_in_repo)
-        if len(operations) > 1:
-            title += f" and {len(operations) - 1} more"
-        with self._client.doing("write", first):
-            if last:
-                # One by one: for several files, the client starts threads, which fails at the end of a process.
-                for operation in operations:
-                    if isinstance(operation, CommitOperationAdd):
-                        self._send(operation)
-            made = self._client.api.create_commit(
-                self._place.id,
-                operations,
-                commit_message=f"llm-ocr: {title}",
-                repo_type="dataset",
-                revision=self._place.revision or None,
-            )
-        return made.oid
-
-    def there(self, paths: Iterable[str], revision: str = "") -> dict[str, "RepoFile"]:
-        """Return the existing files among these paths, by path."""
-        from huggingface_hub import RepoFile
-
-        asked = list(paths)
-        if not asked:
-            return {}
-        with self._client.doing("read", self._place.key(asked[0])):
-            found = self._client.api.get_paths_info(
-                self._place.id, asked, repo_type="dataset", revision=revision or self._place.revision or None
-            )
-        return {file.path: file for file in found if isinstance(file, RepoFile)}
-
-    def _proved(self, change: Change, file: "RepoFile | None") -> str:
-        where = self._client.where(self._place.key(change.path))
-        if file is None:
-            raise StorageError(f"cannot write {where}: the commit lacks the file", hint=_IGNORED)
-        if not _same(change, file):
-            raise StorageError(f"cannot write {where}: other content was committed", hint="Run the same command again.")
-        return version_of(file)
-
-
-def version_of(file: "RepoFile") -> str:
-    """Return the version token of a file: its sha256 or, if small, its git object id. Both are also its ETag."""
-    return file.lfs.sha256 if file.lfs else file.blob_id
-
-
-def _same(change: Change, file: "RepoFile") -> bool:
-    if file.lfs:
-        return bool(file.lfs.sha256 == change.operation.upload_info.sha256.hex())
-    data = change.operation.path_or_fileobj
-    if not isinstance(data, bytes) or len(data) != file.size:
-        return False
-    git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
-    return bool(git.hexdigest() == file.blob_id)
-
-
-def _renewed(operation: Any) -> Any:
-    """Reset the client's state in the operation, except for sent content.
-
-    The client stores in it the repository's content and ignore rules at the time of sending. It skips content that was
-    equal then, although the file may have changed. It also refuses an operation twice, although a commit may have been
-    made without it.
-    """
-    operation._is_committed = False
-    operation._remote_oid = None
-    if not operation._is_uploaded:
-        operation._upload_mode = None
-    return operation

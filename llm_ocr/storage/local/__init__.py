@@ -165,17 +165,8 @@ class LocalStore(BaseStore):
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.url = str(root)
         self._capabilities: Capabilities | None = None
-
-    @property
-    def url(self) -> str:
-        """Absolute path of the folder."""
-        return str(self.root)
-
-    def get(self, key: str) -> bytes:
-        path = self._path(key)
-        with translated("read", str(path), reading=True):
-            return path.read_bytes()
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         path = self._path(key)

@@ -80,16 +80,12 @@ class S3Store(BaseStore):
 
     def __init__(self, place: Place, options: StoreOptions = DEFAULT_OPTIONS, limits: Limits = DEFAULT_LIMITS) -> None:
         self._place = replace(place, any_key=options.any_key)
+        self.url = place.url
         self._options = options
         self._limits = limits
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._capabilities: Capabilities | None = None
-
-    @property
-    def url(self) -> str:
-        """`s3://BUCKET/PREFIX`."""
-        return self._place.url
 
     def _connected(self) -> Connection:
         with self._lock:

@@ -1,7 +1,7 @@
 """Errors of S3 and its SDK, and their remedies."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,37 +136,30 @@ _SET_KEYS = (
 )
 _CHECK_PROFILE = "Correct the profile in ~/.aws/config and ~/.aws/credentials, or name another with {profile}."
 _SIGN_IN = "Sign in again (aws sso login), or correct the profile in ~/.aws/config."
-
-#: Classes of botocore.exceptions by name, derived classes before their base classes. Hints name options in braces.
-_SDK: tuple[tuple[frozenset[str], str, str, bool], ...] = (
-    (frozenset({"NoCredentialsError"}), "no credentials were found", _SET_KEYS, False),
-    (frozenset({"PartialCredentialsError"}), "the credentials are incomplete", _SET_KEYS, False),
-    (frozenset({"ProfileNotFound"}), "there is no such profile", _CHECK_PROFILE, False),
-    (
-        frozenset({"CredentialRetrievalError", "SSOError", "TokenRetrievalError", "NoAuthTokenError", "LoginError"}),
-        "the credentials cannot be retrieved",
-        _SIGN_IN,
-        False,
-    ),
-    (
-        frozenset({"ConfigParseError", "InvalidConfigError", "UnknownCredentialError"}),
-        "the AWS configuration is wrong",
-        _CHECK_PROFILE,
-        False,
-    ),
-    (
-        frozenset({"SSLError"}),
-        "no secure connection",
-        "Check that {endpoint} has the correct scheme, http or https. For a private certificate, set AWS_CA_BUNDLE.",
-        False,
-    ),
-    (
-        frozenset({"HTTPClientError", "ConnectionError", "HTTPError", "IncompleteReadError", "FlexibleChecksumError"}),
-        "the connection failed",
-        f"Check the network, and {{endpoint}} if set. {AGAIN}",
-        True,
-    ),
+_CHECK_SCHEME = (
+    "Check that {endpoint} has the correct scheme, http or https. For a private certificate, set AWS_CA_BUNDLE."
 )
+
+#: Problem, hint, and whether the same call may succeed later, by class of botocore.exceptions. Hints name options in
+#: braces.
+_SDK: Mapping[str, tuple[str, str, bool]] = {
+    "NoCredentialsError": ("no credentials were found", _SET_KEYS, False),
+    "PartialCredentialsError": ("the credentials are incomplete", _SET_KEYS, False),
+    "ProfileNotFound": ("there is no such profile", _CHECK_PROFILE, False),
+    **dict.fromkeys(
+        ("CredentialRetrievalError", "SSOError", "TokenRetrievalError", "NoAuthTokenError", "LoginError"),
+        ("the credentials cannot be retrieved", _SIGN_IN, False),
+    ),
+    **dict.fromkeys(
+        ("ConfigParseError", "InvalidConfigError", "UnknownCredentialError"),
+        ("the AWS configuration is wrong", _CHECK_PROFILE, False),
+    ),
+    "SSLError": ("no secure connection", _CHECK_SCHEME, False),
+    **dict.fromkeys(
+        ("HTTPClientError", "ConnectionError", "HTTPError", "IncompleteReadError", "FlexibleChecksumError"),
+        ("the connection failed", f"Check the network, and {{endpoint}} if set. {AGAIN}", True),
+    ),
+}
 
 
 class Conflict(StorageError):
@@ -207,13 +200,11 @@ def translated(action: str, where: str, context: Context, *, reading: bool = Fal
             kind = Unsupported
         raise _made(kind, f"cannot {action} {where}", _advice(error, code, status, context)) from error
     except (BotoCoreError, HTTPError) as error:
-        names = {kind.__name__ for kind in type(error).__mro__}
         advice = Advice(str(error))
-        for kinds, what, hint, retryable in _SDK:
-            if kinds & names:
-                settings = {name: context.options.named(name) for name in ("profile", "endpoint")}
-                advice = Advice(f"{what} ({error})", hint.format(**settings), retryable)
-                break
+        if known := next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _SDK), ""):
+            what, hint, retryable = _SDK[known]
+            settings = {name: context.options.named(name) for name in ("profile", "endpoint")}
+            advice = Advice(f"{what} ({error})", hint.format(**settings), retryable)
         raise _made(StorageError, f"cannot {action} {where}", advice) from error
     except OSError as error:  # of the local file that is sent or written
         raise storage_error(error, action, where) from error

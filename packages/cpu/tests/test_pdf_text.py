@@ -568,6 +568,14 @@ def test_visible_text_that_no_font_draws_is_reported_and_read(tmp_path, color, l
     assert evidence_from_wire(evidence_to_wire(page.evidence)).undrawn == page.evidence.undrawn
 
 
+def test_text_far_larger_than_its_page_does_not_fail_it(tmp_path):
+    words = "合計金額".encode("utf-16-be").hex()
+    huge = "1000000 0 0 1000000 -1000000 -1000000 Tm"
+    drawn = f"BT /S 12 Tf {huge} <{words}> Tj ET BT /F 12 Tf 72 700 Td (98.0) Tj ET".encode()
+    data = pages(drawn, extra=OUTSIDE).replace(b"<</F 3 0 R>>", b"<</F 3 0 R/S 4 0 R>>")
+    assert "98.0" in " ".join(line.text for line in seen(written(tmp_path / "a.pdf", data)).content.lines)
+
+
 def test_evidence_comes_from_the_worker_as_it_was(tmp_path):
     evidence = seen(written(tmp_path / "a.pdf", pages(text("Above all", y=700)))).evidence
     assert evidence_from_wire(evidence_to_wire(evidence)) == evidence

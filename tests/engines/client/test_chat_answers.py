@@ -238,8 +238,8 @@ def test_hundreds_of_parallel_answers_match_their_requests():
     assert asyncio.run(run()) == [f"prompt {number}" for number in range(300)]
 
 
-def connections_of(*, at_once: int, rounds: int, limit: int = 0) -> int:
-    """How many connections such a load opens. Each answer waits until as many are under way as may be."""
+def connections_of(*, at_once: int, rounds: int) -> int:
+    """How many connections such a load opens. Each answer waits until all are under way."""
     sockets: set[object] = set()
     arrived = 0
 
@@ -250,12 +250,12 @@ def connections_of(*, at_once: int, rounds: int, limit: int = 0) -> int:
             nonlocal arrived
             sockets.add(request.transport)
             arrived += 1
-            if arrived >= (limit or at_once):
+            if arrived >= at_once:
                 full.set()
             await full.wait()
             return await streaming(*WHOLE, pause=0.01)(request)  # the body's end comes behind [DONE]
 
-        async with serving(handler) as url, connected(url, limit=limit) as endpoint:
+        async with serving(handler) as url, connected(url) as endpoint:
             for _ in range(rounds):
                 await asyncio.gather(*(endpoint.complete(REQUEST) for _ in range(at_once)))
 
@@ -270,7 +270,3 @@ def test_connections_are_used_again():
 
 def test_there_is_no_limit_of_connections():
     assert connections_of(at_once=130, rounds=1) == 130
-
-
-def test_a_limit_is_kept():
-    assert connections_of(at_once=12, rounds=2, limit=3) == 3

@@ -8,7 +8,8 @@ from aiohttp import web
 from scripted_server import Scripted, request_for
 
 from llm_ocr.engines import Completion, ServerFacts
-from llm_ocr.engines.pool.pool import PoolOptions, ServerPool
+from llm_ocr.engines.pool.pool import ServerPool
+from llm_ocr.engines.pool.session import PoolOptions
 
 QUICK = PoolOptions(grace=0.1, interval=0.05)
 VLLM = ServerFacts(vllm=True, version="0.32.0", max_model_len=8192, kv_tokens=64_000, max_num_seqs=16)

@@ -56,7 +56,7 @@ class GivenDetector:
 
 
 class RegionWorkbench:
-    """`RegionTools`: a crop's bytes are the corner of its box, unless `same` are given."""
+    """`ImageTools`: a crop's bytes are the corner of its box, unless `same` are given."""
 
     def __init__(self, *, crop: Callable[[Box], bytes] | None = None, fails: bool = False) -> None:
         self._crop = crop or (lambda box: f"crop {box.x0:.2f} {box.y0:.2f} ".encode() * 300)

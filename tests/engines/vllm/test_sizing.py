@@ -11,7 +11,7 @@ from llm_ocr.engines.vllm.server import servers
 from llm_ocr.engines.vllm.sizing import Plan, plan
 from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import weights_of
-from llm_ocr.models.profiles.deepseek_ocr import DEEPSEEK_OCR
+from llm_ocr.models.profiles.markers import DEEPSEEK_OCR
 
 H200, H100, A100, L40S, L4 = (
     SimpleNamespace(memory=gib << 30, capability=major) for gib, major in ((140, 9), (79, 9), (80, 8), (45, 8), (22, 8))

@@ -6,7 +6,6 @@ from looking import ScriptedInspector, reading
 from scripted_model import PAGE, PROFILE, ScriptedEngine, stop
 
 from llm_ocr.engines import Inspection
-from llm_ocr.engines.vlm.reader import Backlog
 from llm_ocr.types import Page, Status
 
 
@@ -28,7 +27,7 @@ def test_no_page_is_asked_for_while_too_many_wait():
     async def steps() -> None:
         engine, inspector = ScriptedEngine(stop()), Slow()
         made = reading(engine, PROFILE, inspector)
-        made.backlog = Backlog(1)
+        made.backlog = asyncio.Semaphore(1)
         first = asyncio.create_task(made.read(PAGE))
         await inspector.looking.wait()
         second = asyncio.create_task(made.read(PAGE))

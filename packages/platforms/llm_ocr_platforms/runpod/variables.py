@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from llm_ocr.config.fields import PREFIX
 from llm_ocr.config.legacy import bare_for
 from llm_ocr.errors import UsageError
-from llm_ocr.models.profiles.glm_ocr import GLM_OCR
+from llm_ocr.models.profiles.regions import GLM_OCR
 
 
 @dataclass(frozen=True, slots=True)

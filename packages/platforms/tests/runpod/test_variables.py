@@ -3,7 +3,7 @@
 import pytest
 
 from llm_ocr.errors import UsageError
-from llm_ocr.models.profiles.glm_ocr import GLM_OCR
+from llm_ocr.models.profiles.regions import GLM_OCR
 from llm_ocr_platforms.runpod import worker_settings
 from llm_ocr_platforms.runpod.variables import TABLE, markdown_table, translated
 

@@ -11,7 +11,7 @@ from running import when
 from serverless_running import asked, b64, with_worker
 
 from llm_ocr.errors import ServerError
-from llm_ocr.models.profiles.glm_ocr import GLM_OCR
+from llm_ocr.models.profiles.regions import GLM_OCR
 from llm_ocr_platforms.runpod.inputs import InputError
 from llm_ocr_simulator import running
 from tests.fakes.container import Container

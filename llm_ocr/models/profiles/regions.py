@@ -1,4 +1,11 @@
-"""PaddleOCR-VL and MinerU2.5-Pro: small models for regions of a page that a detector found.
+"""GLM-OCR, MiniCPM-OCR, PaddleOCR-VL, and MinerU2.5-Pro: small models for regions of a page that a detector found.
+
+GLM-OCR also reads whole pages. Its prompts, settings, and the routing of regions are those of the vendor's SDK
+(`glmocr/config.yaml`), arguments those of the model card. The revision is one that a third-party deployment pins.
+
+MiniCPM-OCR 1.0, which is experimental, has the same prompts and regions by its vendor's SDK
+(`ocrcpm/default_prompts.py`). The answer's length is the SDK's longest; the page size and the image tokens are
+estimates of llm_ocr.
 
 Prompts, sizes, and settings of PaddleOCR-VL are those of the vendor's documentation and pipeline, arguments those of
 vLLM's recipe.
@@ -21,24 +28,108 @@ from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
 from llm_ocr.models.profiles.shared import ANSWER, USUAL_ARGS, page_tokens, prompt_tokens, side_at, warmer
 
-_TEXT = "OCR:"
+# Other prompts make the model loop. Without a detector, the SDK reads pages with the first prompt, too.
+_TEXT = "Text Recognition:"
 _PROMPTS = {
     "markdown": _TEXT,
     "text": _TEXT,
     "table": "Table Recognition:",
     "formula": "Formula Recognition:",
+}
+
+_TASKS = {"text": "text", "table": "table", "formula": "formula"}
+
+# PDFs at 200 dpi: an A4 page has 3.9 million pixels. The SDK sends up to 71 million, which exceeds the need of any page
+# and fills half a context.
+_LONGEST = side_at(200)
+# A square page of that side has 84 * 84 tokens, and 15,300 of the context with the longest answer.
+_MAX_TOKENS, _CONTEXT = 8192, 16_384
+
+GLM_OCR = Profile(
+    name="glm-ocr",
+    model="zai-org/GLM-OCR",
+    revision="e9134f400acad80346162536e043def285fa1022",
+    licence="MIT",
+    aliases=("glm",),
+    prompts=_PROMPTS,
+    parsers={"": parse_plain, "formula": parse_formula},
+    image=ImageRule(_LONGEST, "jpeg"),
+    max_tokens=_MAX_TOKENS,
+    context=_CONTEXT,
+    page_tokens=page_tokens(_LONGEST, 28, _TEXT),
+    mode="markdown",
+    # The SDK's top_p (1e-5) and top_k (1) have no effect at temperature 0, and would give the same answer in each
+    # warmer attempt. Both are therefore set to allow all tokens, whatever defaults the model's own file sets.
+    # Servers other than vLLM do not read the model's end tokens, and go on with a turn of the user.
+    settings={"top_p": 1.0, "stop": ["<|user|>"]},
+    vllm_settings={"top_k": -1, "repetition_penalty": 1.1},
+    server_args=(
+        "--speculative-config",
+        '{"method": "mtp", "num_speculative_tokens": 3}',
+        *USUAL_ARGS,
+    ),
+    min_vllm="0.19.0",
+    min_transformers="5.3.0",
+    ladder=warmer(),
+    parameters=0.9,
+    scores=(
+        Score("OmniDocBench v1.5", 94.62, "vendor's run, with its detector"),
+        Score("OmniDocBench v1.6", 95.15, "vendor's run, with its detector; 95.22 in another place"),
+        Score(
+            "historical pages (Elo)",
+            1518,
+            "davanstrien/ocr-board-historical-v0, independent: 338 old pages judged by a model; whole pages",
+        ),
+    ),
+    region_tasks=_TASKS,
+    layout_first=True,
+)
+
+
+MINICPM_OCR = Profile(
+    name="minicpm-ocr",
+    model="openbmb/MiniCPM-OCR-1.0",
+    licence="Apache-2.0",
+    notice=(
+        "minicpm-ocr is trained on regions of pages: where no detector finds the regions, expect bad results of pages "
+        "with more than one column."
+    ),
+    aliases=("minicpm-ocr-1", "minicpm"),
+    prompts=_PROMPTS,
+    parsers={"": parse_plain, "formula": parse_formula},
+    image=ImageRule(_LONGEST),
+    max_tokens=_MAX_TOKENS,
+    context=_CONTEXT,
+    page_tokens=page_tokens(_LONGEST, 32, _TEXT),
+    mode="markdown",
+    server_args=USUAL_ARGS,
+    ladder=warmer(),
+    parameters=1.3,
+    languages="English, Chinese",
+    scores=(Score("OmniParseBench", 83.2, "as quoted by others, with the vendor's detector"),),
+    region_tasks=_TASKS,
+    layout_first=True,
+    experimental=True,
+)
+
+
+_PADDLE_TEXT = "OCR:"
+_PADDLE_PROMPTS = {
+    "markdown": _PADDLE_TEXT,
+    "text": _PADDLE_TEXT,
+    "table": "Table Recognition:",
+    "formula": "Formula Recognition:",
     "chart": "Chart Recognition:",
 }
 # Trained prompts of the second and third models.
-_MORE_PROMPTS = {"spotting": "Spotting:", "seal": "Seal Recognition:"}
-_TASKS = {"text": "text", "table": "table", "formula": "formula", "chart": "chart"}
+_PADDLE_MORE = {"spotting": "Spotting:", "seal": "Seal Recognition:"}
 
 # Regions are cut from pages at 200 dpi. The model's processor limits each image to 1,003,520 pixels: 1280 tokens of 28
 # x 28. For spotting, the limit is 1,605,632 pixels: 2048 tokens.
 _LARGEST_IMAGE = 1280
-_MAX_TOKENS = 4096  # limit of the pipeline
+_PADDLE_MAX_TOKENS = 4096  # limit of the pipeline
 # The model's limit is 131,072; this context holds the largest image and the longest answer twice.
-_CONTEXT = 16_384
+_PADDLE_CONTEXT = 16_384
 _VENDOR = "vendor's run, with its detector"
 
 
@@ -53,7 +144,7 @@ def _paddle(version: str, model: str, aliases: tuple[str, ...], scores: tuple[Sc
             "regions, expect bad results of pages with more than one column."
         ),
         aliases=aliases,
-        prompts=_PROMPTS if first else {**_PROMPTS, **_MORE_PROMPTS},
+        prompts=_PADDLE_PROMPTS if first else {**_PADDLE_PROMPTS, **_PADDLE_MORE},
         parsers={
             "": parse_plain,
             "markdown": parse_paddle_text,
@@ -64,9 +155,9 @@ def _paddle(version: str, model: str, aliases: tuple[str, ...], scores: tuple[Sc
             **({} if first else {"spotting": parse_paddle_spotting}),
         },
         image=ImageRule(side_at(200)),
-        max_tokens=_MAX_TOKENS,
-        context=_CONTEXT,
-        page_tokens=_LARGEST_IMAGE + prompt_tokens(_TEXT) + ANSWER,
+        max_tokens=_PADDLE_MAX_TOKENS,
+        context=_PADDLE_CONTEXT,
+        page_tokens=_LARGEST_IMAGE + prompt_tokens(_PADDLE_TEXT) + ANSWER,
         mode="markdown",
         server_args=("--max-num-batched-tokens", "16384", *USUAL_ARGS),
         min_vllm="0.11.1",
@@ -74,7 +165,7 @@ def _paddle(version: str, model: str, aliases: tuple[str, ...], scores: tuple[Sc
         ladder=warmer(),
         parameters=0.9,
         scores=scores,
-        region_tasks=_TASKS,
+        region_tasks={**_TASKS, "chart": "chart"},
         layout_first=True,
     )
 
@@ -113,11 +204,6 @@ _MINERU_PROMPTS = {
     "describe": "\nImage Analysis:",
 }
 
-# Regions are cut from pages at 200 dpi. Answer length and context are those of GLM-OCR, which has the same kind of
-# requests: the vendor gives no numbers.
-_LONGEST = side_at(200)
-_MINERU_TOKENS, _MINERU_CONTEXT = 8192, 16_384
-
 MINERU = Profile(
     name="mineru2.5-pro",
     model="opendatalab/MinerU2.5-Pro-2605-1.2B",
@@ -131,9 +217,10 @@ MINERU = Profile(
         "table": parse_paddle_table,
         "formula": parse_formula,
     },
+    # Answer length and context are those of GLM-OCR, which has the same kind of requests: the vendor gives no numbers.
     image=ImageRule(_LONGEST),
-    max_tokens=_MINERU_TOKENS,
-    context=_MINERU_CONTEXT,
+    max_tokens=_MAX_TOKENS,
+    context=_CONTEXT,
     # Qwen2-VL: one token per 28 x 28 pixels.
     page_tokens=page_tokens(_LONGEST, 28, _MINERU_TEXT),
     mode="text",
@@ -158,6 +245,6 @@ MINERU = Profile(
         Score("OmniParseBench", 87.1, "run by datalab, which makes Chandra and Surya"),
     ),
     experimental=True,
-    region_tasks={"text": "text", "table": "table", "formula": "formula"},
+    region_tasks=_TASKS,
     layout_first=True,
 )
