@@ -8,13 +8,12 @@ from typing import Any
 
 from llm_ocr.engines.regions.detection import CHART, FORMULA, READ, SKIP, TEXT, Layout, Region
 from llm_ocr.engines.vlm.placing import with_crops
+from llm_ocr.engines.vlm.reader import SOURCE, Blocks
 from llm_ocr.engines.vlm.retry import Tries, joined, summarized
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.labels import kind_of, labelled, normal, with_captions
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Status
-
-Blocks = tuple[Block, ...]
 
 # Blocks of a page in reading order from the answers about its regions. Pure.
 
@@ -121,7 +120,6 @@ def _nearest(number: Box, formulas: Iterable[tuple[Box, list[Block]]]) -> list[B
 # An `Attempt` from the results of a page's regions.
 
 
-SOURCE = "model"
 #: Mode of the row that sums up the first requests of a page's regions.
 _MODE = "layout-first"
 

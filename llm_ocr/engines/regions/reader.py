@@ -6,16 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine, PageReader, noop
-from llm_ocr.engines.regions.answers import (
-    Blocks,
-    Outcome,
-    attempt_of,
-    rows_of,
-    with_regions,
-    with_rows,
-)
+from llm_ocr.engines.regions.answers import Outcome, attempt_of, rows_of, with_regions, with_rows
 from llm_ocr.engines.regions.detection import READ, Detector, Layout, Region, assigned, task_of
-from llm_ocr.engines.vlm.reader import UNDRAWN
+from llm_ocr.engines.vlm.reader import UNDRAWN, Blocks
 from llm_ocr.engines.vlm.requests import (
     Images,
     ImageTools,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from llm_ocr.engines import Completion, CompletionRequest, Engine, Inspection, LocalReader, PageReader, noop
@@ -298,6 +298,7 @@ _WAITING = 128
 _INSPECTIONS = 1
 
 
+@dataclass(eq=False)
 class ModelReader:
     """`PageReader` over a shared engine, which its creator closes. `close()` closes `fallback` and `inspector`.
 
@@ -308,25 +309,17 @@ class ModelReader:
     repeated up the ladder, at most `MOST_REREADS` times. The best sound answer counts.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        profile: Profile,
-        tools: ImageTools,
-        options: ReadOptions | None = None,
-        fallback: PageReader | None = None,
-        inspector: LocalReader | None = None,
-        rule: QualityRule | None = None,
-    ) -> None:
+    engine: Engine
+    profile: Profile
+    tools: ImageTools
+    options: ReadOptions = field(default_factory=ReadOptions)
+    fallback: PageReader | None = None
+    inspector: LocalReader | None = None
+    rule: QualityRule | None = None
+
+    def __post_init__(self) -> None:
         """Configure the reader. Raises `UsageError` for a mode that the profile lacks, or an unsupported anchor."""
-        self.engine = engine
-        self.name = engine.name
-        self.profile = profile
-        self.tools = tools
-        self.options = options or ReadOptions()
-        self.fallback = fallback
-        self.inspector = inspector
-        self.rule = rule
+        profile, self.name = self.profile, self.engine.name
         self.backlog = asyncio.Semaphore(_WAITING)  # held by each page after the model
         self.inspections = asyncio.Semaphore(_INSPECTIONS)
         mode = self.options.mode or profile.mode

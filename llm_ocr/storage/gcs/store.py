@@ -58,9 +58,6 @@ class Limits:
     chunk: int = 16 << 20
 
 
-DEFAULT_LIMITS = Limits()
-
-
 @dataclass(frozen=True, slots=True)
 class Connection:
     """Bucket of a client, with options of its calls. Only reads and conditional writes are safe to repeat."""
@@ -212,7 +209,7 @@ class GcsStore(BaseStore):
     lost response, the word identifies the writer of the current object.
     """
 
-    def __init__(self, place: Place, options: StoreOptions = DEFAULT_OPTIONS, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, place: Place, options: StoreOptions = DEFAULT_OPTIONS, limits: Limits = Limits()) -> None:
         self._place = replace(place, any_key=options.any_key)
         self.url = place.url
         self._options = options

@@ -81,23 +81,17 @@ class RetryPolicy:
 RETRIES = RetryPolicy()
 
 
+@dataclass(eq=False)
 class HubClient:
     """`HfApi` for one place, with reads over HTTP. Thread-safe; sends no request before its first use.
 
     `pause` implements the waits between retries.
     """
 
-    def __init__(
-        self,
-        place: Place,
-        options: StoreOptions,
-        retries: RetryPolicy = RETRIES,
-        pause: Callable[[float], object] = time.sleep,
-    ) -> None:
-        self.place = place
-        self.retries = retries
-        self._pause = pause
-        self._options = options
+    place: Place
+    options: StoreOptions
+    retries: RetryPolicy = RETRIES
+    pause: Callable[[float], object] = time.sleep
 
     @cached_property
     def api(self) -> "HfApi":
@@ -107,14 +101,14 @@ class HubClient:
 
         if constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
             disable_progress_bars()
-        return HfApi(endpoint=self._options.endpoint, token=self._options.token, library_name="llm-ocr")
+        return HfApi(endpoint=self.options.endpoint, token=self.options.token, library_name="llm-ocr")
 
     @cached_property
     def has_token(self) -> bool:
         """Whether requests carry a token."""
         from huggingface_hub import get_token
 
-        return bool(self._options.token or get_token())
+        return bool(self.options.token or get_token())
 
     @property
     def page(self) -> str:
@@ -163,7 +157,7 @@ class HubClient:
             with self.doing(action, key, reading=reading):
                 return call()
 
-        return self.retries.keep_trying(attempt, self._pause)
+        return self.retries.keep_trying(attempt, self.pause)
 
     def read(self, url: str, key: str, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
         """Return the object at `url`, or its range `span` (start and length), and its version.

@@ -54,7 +54,7 @@ def test_long_pause_for_the_hub_is_a_warning(making, store, monkeypatch, caplog)
     pauses: list[float] = []
     store.put("k", b"data")
     making.hub().faults.add(Fault(status=429, times=2, headers={"Retry-After": "2"}))
-    monkeypatch.setattr(store._client, "_pause", pauses.append)
+    monkeypatch.setattr(store._client, "pause", pauses.append)
     assert store.get("k") == b"data"
     (warning,) = [record.getMessage() for record in caplog.records if record.name.startswith("llm_ocr")]
     assert (len(pauses), store.url in warning, "exceeded (injected); trying again in 2 s" in warning) == (2, True, True)
