@@ -263,6 +263,8 @@ def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
             stored = codec.typed(_STORED, value, f"{workspace.url}: {where}")
             if stored.key != key:
                 raise codec.damaged(f"{workspace.url}: {where}", "it is of another key")
+            if stage == ASSEMBLE and not {EXTRACT, DESCRIBE} <= value["settings"].keys():
+                raise codec.damaged(f"{workspace.url}: {where}", "it names no keys of Extract and Describe")
         except WorkspaceError as error:
             hint = f"Remove {where} from the workspace, and run {stage} again with the same settings, which writes it."
             raise WorkspaceError(error.args[0], hint=hint) from error

@@ -154,9 +154,15 @@ def test_damaged_settings_of_a_key_are_an_error(workspace, other):
     assert claim_key(workspace, DESCRIBE, {"mode": "describe"}) == newest_key(workspace, DESCRIBE) == key
 
 
+def test_settings_of_assemble_without_its_sources_are_damaged(workspace):
+    claim_key(workspace, ASSEMBLE, {"extract": "e"})
+    with pytest.raises(WorkspaceError, match="names no keys"):
+        newest_key(workspace, ASSEMBLE)
+
+
 @pytest.mark.parametrize("content", [b'{"generation": 1}', b"{"])
 def test_damaged_note_on_views_names_no_key(workspace, content):
-    key = claim_key(workspace, ASSEMBLE, {"extract": "e"})
+    key = claim_key(workspace, ASSEMBLE, {"extract": "e", "describe": "d"})
     workspace.store.put(f"{VIEW_NOTES}item.json", content)
     assert assembled_key(workspace) == key
 

@@ -215,7 +215,7 @@ def test_status_follows_figures_and_items_to_the_end(made, workspace, retry):
         publish(workspace, DESCRIBE, describe, unit.id, b"", Summary(figures=Counts(2, 1, 0, 1), reasons={"x": 1}))
     status = run_status(workspace)
     assert (status.figures, status.figure_reasons) == (Counts(8, 4, 0, 4), {"x": 4})
-    assemble = claim_key(workspace, ASSEMBLE, {})
+    assemble = claim_key(workspace, ASSEMBLE, {"extract": "e", "describe": describe})
     for item in items(workspace):
         publish(workspace, ASSEMBLE, assemble, item.name, b"", Summary())
     assert run_status(workspace).finished

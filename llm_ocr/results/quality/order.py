@@ -136,12 +136,11 @@ def visits_of(matches: Matches, texts: Sequence[BlockText]) -> list[Visit]:
         return answer.find(own) != answer.rfind(own) or page.find(printed) != page.rfind(printed)
 
     for start, place, length in matches.passages:
-        if is_repeated(start, place, length):
-            continue
         while length > 0:
             line = bisect_right(ends, place)
             size = min(length, ends[line] - place)
-            parts.append((start, size, line))
+            if not is_repeated(start, place, size):
+                parts.append((start, size, line))
             start, place, length = start + size, place + size, length - size
     found: list[tuple[Visit, int]] = []
     for start, size, line in parts:

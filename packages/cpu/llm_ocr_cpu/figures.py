@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_ocr.engines.trace import note, relative, tracing
-from llm_ocr.types import Box, Line, PageContent
+from llm_ocr.types import Box, Line, PageContent, Path
 from llm_ocr_cpu.figure_clusters import (
     Anchors,
     Cluster,
@@ -44,6 +44,8 @@ _LONGEST_LABEL = 4
 _ON_AXES = 6
 #: Lines of a program from which a frame around them is no drawing.
 _LISTING = 8
+#: Edges of a drawing in its shorter side, and share of strokes beyond them up to which all are a border.
+_EDGE, _IN_MIDDLE = 0.15, 0.1
 #: Letters in a chart for each of its numbers; a program with line numbers beside it has more.
 _MOST_LETTERS = 12
 
@@ -120,7 +122,17 @@ def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -
     on_axes = sum(is_number(texts.content.lines[index].text) for index in labels - inside)
     numbered = numbers >= 6 and int(texts.letters[members].sum()) <= _MOST_LETTERS * numbers
     chart = cluster.shapes + cluster.rules + cluster.drawn >= 10 and numbered
-    return cluster.drawn >= 25 or (chart and (cluster.drawn + cluster.shapes >= 4 or on_axes >= _ON_AXES))
+    many = cluster.drawn >= 25 and not _is_border(cluster, texts.content.paths)
+    return many or (chart and (cluster.drawn + cluster.shapes >= 4 or on_axes >= _ON_AXES))
+
+
+def _is_border(cluster: Cluster, paths: Sequence[Path]) -> bool:
+    """Return whether nearly all strokes are at the edges of the cluster, as the ornaments around a certificate."""
+    box = cluster.box
+    inner = box.grown(-_EDGE * min(box.width, box.height))
+    own = [path.box for path in paths if path.box.covered_by(box) > 0.5 and path.box.area < 0.5 * box.area]
+    in_middle = sum(one.intersection(inner) > 0 for one in own)
+    return len(own) > 0.5 * cluster.drawn and in_middle < _IN_MIDDLE * len(own)  # a map may have symbols as strokes
 
 
 def _is_listing(lines: Sequence[Line]) -> bool:
@@ -260,7 +272,7 @@ def _regions(texts: Texts, chosen: Sequence[tuple[Cluster, frozenset[int]]], cap
 
 def _on_images(box: Box, texts: Texts) -> frozenset[int]:
     """Return the lines in the box that are on its images, not between them."""
-    on_images = [texts.inside(raster.box) for raster in texts.content.rasters]
+    on_images = [texts.inside(r.box) for r in texts.content.rasters if r.box.intersection(box) > 0]
     return frozenset(np.intersect1d(texts.inside(box), np.concatenate(on_images)).tolist())
 
 

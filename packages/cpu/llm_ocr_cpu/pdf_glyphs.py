@@ -511,6 +511,11 @@ _DOTLESS = {"ı": "i", "ȷ": "j"}
 _RTL_MARKS = ((0x591, 0x5BD), (0x610, 0x61A), (0x64B, 0x65F), (0x670, 0x670), (0x6D6, 0x6DC))
 #: Least gap in font sizes of a space between right-to-left letters; pdfium also reports spaces inside their words.
 RTL_SPACE = 0.12
+#: Least gap in font sizes of a space between other letters.
+_WORD_SPACE = 0.17
+#: Turns in degrees of a curve in all, at least, and from letter to letter, at most; largest gap in font sizes, and
+#: fewest letters of a curve.
+_BEND, _SPREAD, _CURVED_LETTERS = (20, 45), 1.6, 5
 #: Limit of letters and marks of one right-to-left word; bounds the work on extreme pages.
 _LONGEST = 100
 #: Letters and marks of Chinese, Japanese, and Korean.
@@ -576,6 +581,10 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     index = _with_accents(index, codes, boxes, size, texts)
     spaced = np.diff(gaps[index], prepend=-1) > 0
     turn, u0, u1, base = _framed(chars, boxes, size, index)
+    _straighten(_Placed(chars.objects[index], turn, u0, u1, base, size[index], spaced))
+    jumped = np.diff(np.cumsum(again)[index], prepend=0) > 0  # pdfium reports spaces around what is left out
+    level = (turn[1:] == turn[:-1]) & (np.abs(np.diff(base)) < 0.05 * size[index][1:])
+    spaced[1:] &= ~(jumped[1:] & level & (u0[1:] - u1[:-1] < _WORD_SPACE * size[index][1:]))
     if _within(codes[index], _CJK).any():
         _stack(codes[index], boxes[index], _Placed(chars.objects[index], turn, u0, u1, base, size[index], spaced))
     if _within(codes[index], _RTL).any():
@@ -706,19 +715,25 @@ def _placed(boxes: Floats) -> Floats:
 
 def _overprints(chars: Chars, codes: Ints, size: Floats, kept: Bools) -> tuple[Bools, Bools]:
     """Return which characters repeat another at the same place, and which are repeated."""
-    boxes = chars.boxes
+    x, y = chars.boxes[:, 0], chars.boxes[:, 1]
+    if chars.styles:  # the boxes of outlines are those of their glyphs
+        angles = np.array([style.angle for style in chars.styles])[chars.style]
+        y = np.where(angles == 0, chars.origins[:, 1], y)
     again, repeated = np.zeros(len(codes), dtype=bool), np.zeros(len(codes), dtype=bool)
-    index = np.nonzero(kept & (boxes[:, 2] > boxes[:, 0]))[0]
-    for shift in (0.0, 0.5):  # two close neighbors share a cell in one of two grids
-        rows = np.floor(boxes[index, 1] / np.maximum(size[index], 1) + shift)
-        order = index[np.lexsort((boxes[index, 0], rows, codes[index]))]
-        first, second = order[:-1], order[1:]
-        near = (codes[first] == codes[second]) & (size[first] == size[second])
-        near &= np.abs(boxes[second, 0] - boxes[first, 0]) < 0.1 * size[first]
-        near &= np.abs(boxes[second, 1] - boxes[first, 1]) < 0.1 * size[first]
-        near &= (second - first != 1) | (chars.objects[first] != chars.objects[second])  # not the letters of a ligature
-        again[second[near]] = True
-        repeated[first[near]] = True
+    index = np.nonzero(kept & (chars.boxes[:, 2] > x))[0]
+    power = np.log2(np.maximum(size[index], 1))
+    # Two close neighbors of similar sizes share a cell in one of the grids.
+    for cell in (2 ** np.floor(power), 2 ** np.round(power)):
+        for shift in (0.0, 0.5):
+            rows = np.floor(y[index] / cell + shift)
+            order = index[np.lexsort((x[index], rows, cell, codes[index]))]
+            one, other = np.minimum(order[:-1], order[1:]), np.maximum(order[:-1], order[1:])
+            reach = 0.1 * np.minimum(size[one], size[other])
+            near = (codes[one] == codes[other]) & (np.maximum(size[one], size[other]) < 15 * reach)
+            near &= (np.abs(x[one] - x[other]) < reach) & (np.abs(y[one] - y[other]) < reach)
+            near &= (other - one != 1) | (chars.objects[one] != chars.objects[other])  # not the letters of a ligature
+            again[other[near]] = True
+            repeated[one[near]] = True
     return again, repeated
 
 
@@ -756,6 +771,44 @@ class _Placed:
     base: Floats
     size: Floats
     spaced: Bools
+
+
+def _straighten(glyphs: "_Placed") -> None:
+    """Place the letters along a curve, each of which is turned further than the one before, on one line, in place.
+
+    The line has the direction of its middle letter, but not along an axis: its box is that of all letters.
+    """
+    turn, u0, u1, base, size = glyphs.turn, glyphs.u0, glyphs.u1, glyphs.base, glyphs.size
+    cos, sin = np.cos(np.radians(turn)), np.sin(np.radians(turn))
+    bend = (np.diff(turn) + 180) % 360 - 180
+    if np.count_nonzero(bend) < _CURVED_LETTERS:
+        return
+    step_x = (u0 * cos - base * sin)[1:] - (u1 * cos - base * sin)[:-1]
+    step_y = (u0 * sin + base * cos)[1:] - (u1 * sin + base * cos)[:-1]
+    half = np.radians(turn[:-1] + bend / 2)
+    gap, aside = step_x * np.cos(half) + step_y * np.sin(half), step_y * np.cos(half) - step_x * np.sin(half)
+    small = np.minimum(size[1:], size[:-1])
+    follows = (
+        (np.abs(bend) <= _BEND[1]) & (gap > -0.5 * small) & (gap < _SPREAD * small) & (np.abs(aside) < 0.4 * small)
+    )
+    follows &= np.abs(np.diff(size)) < 0.1 * small
+    edges = np.diff(follows.astype(np.int8), prepend=0, append=0)
+    for first, last in zip(np.nonzero(edges == 1)[0].tolist(), np.nonzero(edges == -1)[0].tolist(), strict=True):
+        bends, line = bend[first:last], slice(first, last + 1)
+        if 2 * np.count_nonzero(bends) < len(bends) or abs(bends.sum()) < _BEND[0] or len(bends) < _CURVED_LETTERS:
+            continue
+        gaps = gap[first:last] / small[first:last]
+        usual = float(np.median(gaps))  # letters along a curve are often spread
+        spaces = gaps > max(usual, 1.5 * usual) + _WORD_SPACE
+        glyphs.spaced[first + 1 : last + 1] = spaces
+        middle, widths = (first + last) // 2, (u1 - u0)[line]
+        ends = np.cumsum(widths + np.append(0.0, np.where(spaces, 2 * _WORD_SPACE, 0) * small[first:last]))
+        x, y = (u0 * cos - base * sin)[middle], (u0 * sin + base * cos)[middle]
+        angle = int(turn[middle]) + (turn[middle] % 90 == 0)
+        along, across = np.cos(np.radians(angle)), np.sin(np.radians(angle))
+        u1[line] = ends + (x * along + y * across) - (ends - widths)[middle - first]
+        u0[line] = u1[line] - widths
+        turn[line], base[line] = angle, y * along - x * across
 
 
 def _stack(codes: Ints, boxes: Floats, glyphs: "_Placed") -> None:

@@ -227,6 +227,17 @@ def test_few_short_lines_over_a_picture_without_caption_are_text(caption):
     assert only(page(lines, rasters=[Box(80, 200, 540, 600)])).lines == (frozenset({0, 1}) if caption else frozenset())
 
 
+@pytest.mark.parametrize("filled", [False, True])
+def test_ornaments_around_a_certificate_are_no_figure(filled):
+    sides = [(60 + 16 * n, y) for n in range(30) for y in (60, 400)] + [
+        (x, 60 + 16 * n) for n in range(22) for x in (60, 530)
+    ]
+    inner = [curve(100 + 13 * n, 120, 112 + 13 * n, 160) for n in range(30)] if filled else []
+    words = [line("Certificate of Merit", 200, 200, 30), line("Ada Quill", 250, 260, 20)]
+    found = figures(page(words, [*(curve(x, y, x + 14, y + 14) for x, y in sides), *inner]))
+    assert len(found) == filled
+
+
 def test_a_poster_keeps_its_text():
     strokes = [curve(20 + 10 * n, 20, 120 + 10 * n, 820) for n in range(45)]
     assert figures(page(prose(60, 100, 40), strokes)) == []

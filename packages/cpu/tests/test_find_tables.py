@@ -412,6 +412,14 @@ def test_word_columns_next_to_number_columns_are_in_the_table():
     assert rows(only(page(lines)).text) == body
 
 
+def test_flags_behind_few_values_are_in_their_rows():
+    body = [["Iron", "13.2", "g/dL", ""], ["Zinc", "11.8", "g/L", "H"], ["Lead", "24", "mg", ""],
+            ["Salt", "0.7", "mg", ""], ["Tin", "128", "mg", "L"], ["Lime", "139", "mmol", ""]]  # fmt: skip
+    lines = [line(text, x, 100 + 16 * n) for n, row in enumerate(body)
+             for x, text in zip((60, 150, 200, 280), row, strict=True) if text]  # fmt: skip
+    assert rows(only(page(lines)).text) == body
+
+
 def test_word_columns_below_a_wider_bold_heading_are_in_table():
     body = [["Mill one", "12.5", "iron", "old"], ["Mill two", "3.0", "zinc", "new"], ["Mill six", "3.1", "lead", "old"],
             ["Mill four", "7.2", "iron", "new"], ["Mill five", "9.9", "tin", "old"]]  # fmt: skip

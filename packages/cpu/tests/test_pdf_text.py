@@ -159,6 +159,33 @@ def test_overprinted_text_is_read_once_and_is_bold():
     assert texts(text("full"), text("full")) == ["full"]
 
 
+def test_letters_drawn_again_as_outlines_are_read_once():
+    from reportlab.pdfbase.pdfmetrics import stringWidth
+
+    words = "Outline Title 2032"
+    places = [72 + stringWidth(words[:at], "Helvetica", 24) for at in range(len(words))]
+    letters = [text(letter, x=x, size=21) for letter, x in zip(words, places, strict=True) if letter != " "]
+    filled = text(words[:9], size=24), text(words[9:], x=places[9], size=24)
+    drawn = [filled[0], *letters[:8], filled[1], *letters[8:]]
+    assert texts(*drawn, text("Doors open at nine", y=600)) == [words, "Doors open at nine"]
+
+
+@pytest.mark.parametrize("spread", [1, 1.3, 1.6])
+@pytest.mark.parametrize("inwards", [1, -1])
+def test_letters_along_a_curve_are_read_along_it(spread, inwards):
+    from reportlab.pdfbase.pdfmetrics import stringWidth
+
+    words, radius, drawn = "Grand Harbour Rowing Club 1931", 110, b""
+    for at, letter in enumerate(words):
+        half = stringWidth(letter, "Helvetica", 12) / 2
+        angle = inwards * (1.2 - spread * (stringWidth(words[:at], "Helvetica", 12) + half) / radius)
+        across, up = np.cos(angle), np.sin(angle)
+        x, y = 300 - inwards * radius * up - half * across, 500 + inwards * radius * across - half * up
+        turned = f"{across:.4f} {up:.4f} {-up:.4f} {across:.4f} {x:.2f} {y:.2f}"
+        drawn += text(letter, matrix=turned) if letter != " " else b""
+    assert texts(drawn, text("The club meets on Tuesday", y=200)) == [words, "The club meets on Tuesday"]
+
+
 def spaced(words, gap):
     """Capitals placed one by one, with `gap` points between the letters of 10 points."""
     drawn, x = b"", 72.0

@@ -17,9 +17,10 @@ from PIL import Image, ImageDraw, ImageFont
 from llm_ocr.documents.ink import ink_of, pixels_of, place_of
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.results.quality import what_is_wrong
-from llm_ocr.results.quality.order import in_order
+from llm_ocr.results.quality.order import in_order, matches_of, visits_of
 from llm_ocr.results.quality.scoring import FITTED, Limits, rated
 from llm_ocr.results.quality.scoring import score as scored
+from llm_ocr.results.quality.text_layer import texts_of
 from llm_ocr.types import (
     Attempt,
     Block,
@@ -301,6 +302,25 @@ def test_paragraphs_that_the_page_repeats_are_in_order(paper, read):
     answer = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, " ".join(words)) for _ in range(3))
     quality = score(layered(paper, layer), replace(read, blocks=answer))
     assert quality.parts.get("order", 1.0) > 0.9
+
+
+def test_the_same_end_of_two_lines_side_by_side_is_in_order(paper, read):
+    end, words = "under the supervision of the mayor.", [f"word{number:03d}" for number in range(240)]
+    lines, blocks = [], {}
+    for row in range(4):  # the file draws both columns of a row before the next row
+        for column in range(2):
+            own = words[30 * row + 15 * column :]
+            last = f"{own[10]} {end}" if row in (0, 2) else " ".join(own[10:15])
+            side = [" ".join(own[:5]), " ".join(own[5:10]), last]
+            x, y = 0.1 + 0.45 * column, 0.1 + 0.1 * row
+            drawn = [Box(x, y + down, x + 0.4, y + down + 0.02) for down in (0, 0.025, 0.05)]
+            lines += zip(side, drawn, strict=True)
+            blocks[column, row] = Block(BlockKind.TEXT, Box(x, y, x + 0.4, y + 0.07), " ".join(side))
+    by_columns = tuple(blocks[place] for place in sorted(blocks))
+    texts = texts_of(by_columns)
+    visits = visits_of(matches_of(lines, texts), texts)
+    assert all(lines[visit.line][1].x0 == by_columns[visit.block].box.x0 for visit in visits)
+    assert score(layered(paper, tuple(lines)), replace(read, blocks=by_columns)).parts["order"] == 1.0
 
 
 def test_text_of_a_picture_need_not_be_in_the_layer(paper, read):

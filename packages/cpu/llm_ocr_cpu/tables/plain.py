@@ -31,6 +31,8 @@ _HEADING_APART = 2.5
 _LEAST_VALUES, _LEAST_HEADED = 5, 3
 #: Maximum white space between two columns, and maximum distance of two values of a column, in letter sizes.
 _FAR, _LONG_LABEL = 12, 9
+#: Largest number of characters of a flag behind some values, as in laboratory reports.
+_FLAG = 3
 #: Number of a note between a label and its values, as in annual accounts.
 _NOTE = re.compile(r"\(?\d{1,2}\)?")
 
@@ -144,14 +146,19 @@ def _with_joined(found: list[Labelled], area: Labelled) -> list[Labelled]:
 
 
 def _with_word_columns(rows: Sequence[Row], area: Labelled) -> Box:
-    """Extend the box by aligned columns of words on both sides; columns of the page go on above or below the rows."""
+    """Extend the box by aligned columns of words on both sides; columns of the page go on above or below the rows.
+
+    Most rows have such a word, or few have a flag on their right, as `H` for a high value.
+    """
     box = area.box
     size = rows[min(area.rows)].size
     for left in (True, False):
         while True:
             side = [_beside(rows[number], box, left=left) for number in sorted(area.rows)]
             near = [segment for segment in side if segment is not None]
-            if len(near) < max(3, 0.7 * len(side)) or not _is_aligned(near, size):
+            are_flags = not left and near and all(len(segment.text) <= _FLAG for segment in near)
+            few = len(near) < max(3, 0.7 * len(side)) and not are_flags
+            if few or not _is_aligned(near, size):
                 break
             x0, x1 = min(segment.x0 for segment in near), max(segment.x1 for segment in near)
             gap = box.x0 - x1 if left else x0 - box.x1
