@@ -47,12 +47,13 @@ from llm_ocr.stages.rendering import Remote, passwords
 from llm_ocr.stages.servers import Engines, server_key
 from llm_ocr.stages.sharing import Sharing, Split, copy_markers, held, pages_stage
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import Counts, Status, Unit, plural
+from llm_ocr.types import Status, Unit, plural
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.generations import Generation, generations
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key, required_key
-from llm_ocr.workspace.publish import iter_markers, standing_marker
+from llm_ocr.workspace.publish import standing_marker
+from llm_ocr.workspace.status import figures_to_describe
 from llm_ocr.workspace.stored import workspace_options
 from llm_ocr.workspace.summaries import correction
 
@@ -562,7 +563,11 @@ async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
     if name == EXTRACT:
         expected = await asyncio.to_thread(expected_pages, workspace, published, among=own)
     else:
-        expected = await asyncio.to_thread(_expected_figures, workspace, key, pages_stage(settings))
+        pages_from = pages_stage(settings)
+        source = await asyncio.to_thread(required_key, workspace, pages_from)
+        every_unit = {units.name(place) for place in range(len(units))}
+        counts = await asyncio.to_thread(figures_to_describe, workspace, pages_from, source, key, every_unit)
+        expected = Expected(*counts)
 
     left = await asyncio.to_thread(units.without_marker, name, published)
     if left:
@@ -657,12 +662,6 @@ def _for_nodes(settings: ClusterCommand, workspace: Workspace) -> ClusterCommand
         found = passwords(settings.password, settings.password_file)
         changes |= {"password": tuple(map(SecretStr, found)), "password_file": None}
     return settings.model_copy(update=changes)
-
-
-def _expected_figures(workspace: Workspace, key: str, pages_from: str) -> Expected:
-    source = required_key(workspace, pages_from)
-    figures = sum(marker.figures.expected for marker in iter_markers(workspace, pages_from, source))
-    return Expected(figures, sum((marker.figures for marker in iter_markers(workspace, DESCRIBE, key)), Counts()))
 
 
 def _witness(unit: Unit) -> str:
