@@ -173,7 +173,7 @@ def run_pytest(repository, folder, content, *options):
     """Run these tests with the project's conftest."""
     (folder / "test_it.py").write_text(content)
     command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", *options, "test_it.py"]
-    found = ":".join(str(repository / name) for name in (".", "tests/api"))
+    found = ":".join(str(repository / name) for name in (".", "tests/api", "tests/documents"))
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": found}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 

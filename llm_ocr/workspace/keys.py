@@ -266,7 +266,9 @@ def stage_keys(workspace: Workspace, stage: str) -> list[StageKey]:
             if stage == ASSEMBLE and not {EXTRACT, DESCRIBE} <= value["settings"].keys():
                 raise codec.damaged(f"{workspace.url}: {where}", "it names no keys of Extract and Describe")
         except WorkspaceError as error:
-            hint = f"Remove {where} from the workspace, and run {stage} again with the same settings, which writes it."
+            hint = (
+                f"Remove {where} from the workspace, and run {stage} again with the same settings, to write it again."
+            )
             raise WorkspaceError(error.args[0], hint=hint) from error
         found.append(StageKey(stored.key, value["settings"], stored.created, stored.number))
     return sorted(found, key=lambda stored: (stored.number, stored.created))

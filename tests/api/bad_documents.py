@@ -6,6 +6,7 @@ import random
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 
+from pdf_writing import pdf, stream
 from PIL import Image, ImageDraw, ImageFont
 
 SENTENCES = (
@@ -47,7 +48,7 @@ def garbage() -> bytes:
 
 
 def no_pages() -> bytes:
-    return _pdf(b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[]/Count 0>>")
+    return pdf(b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[]/Count 0>>")
 
 
 def blank() -> bytes:
@@ -98,7 +99,7 @@ def lying_pdf(lines: Sequence[str], said: Callable[[int], int]) -> bytes:
         + pairs
         + b"endbfchar endcmap CMapName currentdict/CMap defineresource pop end end"
     )
-    return _page_by_page([_shown(*lines)], font=b"/ToUnicode 4 0 R", extra=(_stream(meaning),))
+    return _page_by_page([_shown(*lines)], font=b"/ToUnicode 4 0 R", extra=(stream(meaning),))
 
 
 def shifted(code: int) -> int:
@@ -173,21 +174,5 @@ def _page_by_page(contents: Sequence[bytes], *, font: bytes = b"", extra: Sequen
     for index, content in enumerate(contents):
         number = first + 2 * index + 1
         about = b"/MediaBox[0 0 612 792]/Contents %d 0 R/Resources%s" % (number, resources)
-        objects += [b"<</Type/Page/Parent 2 0 R%s>>" % about, _stream(content)]
-    return _pdf(*objects)
-
-
-def _stream(data: bytes) -> bytes:
-    packed = zlib.compress(data, 9)
-    return b"<</Filter/FlateDecode/Length %d>>stream\n%s\nendstream" % (len(packed), packed)
-
-
-def _pdf(*objects: bytes) -> bytes:
-    """Return a PDF of numbered objects, the first of them its catalog."""
-    out, places = b"%PDF-1.5\n", []
-    for number, body in enumerate(objects, start=1):
-        places.append(len(out))
-        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    head = b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(objects) + 1, table)
-    return out + head + b"trailer<</Root 1 0 R/Size %d>>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, len(out))
+        objects += [b"<</Type/Page/Parent 2 0 R%s>>" % about, stream(content)]
+    return pdf(*objects)

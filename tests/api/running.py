@@ -54,6 +54,17 @@ def cli(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) ->
     return in_process(list(map(str, arguments)), cwd=cwd, env=environment(**(env or {})))
 
 
+def alive(pid: int) -> bool:
+    """Tell whether a process runs; a zombie does not."""
+    if not Path("/proc/self/stat").exists():
+        listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+        return listed.returncode == 0 and not listed.stdout.startswith("Z")
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def own_process(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None, timeout: float = 240) -> Finished:
     """Run a command in a separate process, for tests of exit, signals, imports, and pipes."""
     return finished(program(*map(str, arguments)), cwd=cwd, env=env, timeout=timeout)

@@ -16,6 +16,15 @@ from tests.fakes.gcs import running
 #: A place: its URL, and the settings that connect to it as a workspace.
 Place = tuple[str, dict[str, str]]
 _NUMBERS = itertools.count()
+#: A user of AWS, and nothing of the machine on which the tests run.
+AWS = {
+    "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
+    "AWS_SECRET_ACCESS_KEY": "s3cret-of-the-tests",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
 
 
 @cache
@@ -42,28 +51,34 @@ def load_models_once() -> None:
 
 
 @contextlib.contextmanager
-def s3() -> Iterator[Place]:
-    """Yield a workspace URL on an S3 server, and the settings that connect to it."""
+def aws_environment(**more: str) -> Iterator[None]:
+    """Set the credentials of the tests, and `more`, and no other variable of AWS."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    with mock.patch.dict(os.environ, {**others, **AWS, **more}, clear=True):
+        yield
+
+
+@contextlib.contextmanager
+def s3_server(bucket: str) -> Iterator[str]:
+    """Yield the URL of an S3 server with this bucket. moto's servers share one state in a process."""
     boto3 = pytest.importorskip("boto3")
     load_models_once()
     server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    keys = {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "of the tests"}
-    nothing = {
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    with mock.patch.dict(os.environ, {**kept, **keys, **nothing}, clear=True):
-        boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="bucket")
-        try:
-            # moto keeps one state for the whole process.
-            yield f"s3://bucket/runs/{next(_NUMBERS)}", {"workspace_endpoint": endpoint}
-        finally:
-            server.stop()
+    try:
+        with aws_environment():
+            boto3.client("s3", endpoint_url=f"http://{host}:{port}").create_bucket(Bucket=bucket)
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def s3() -> Iterator[Place]:
+    """Yield a workspace URL on an S3 server, and the settings that connect to it."""
+    with s3_server("bucket") as endpoint, aws_environment():
+        yield f"s3://bucket/runs/{next(_NUMBERS)}", {"workspace_endpoint": endpoint}
 
 
 @contextlib.contextmanager

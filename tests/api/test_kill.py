@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from running import assert_markers_name_whole_data, cli, environment, program, said, unfinished, when
+from running import alive, assert_markers_name_whole_data, cli, environment, program, said, unfinished, when
 
 import llm_ocr
 from llm_ocr.workspace import Workspace
@@ -195,12 +195,6 @@ def children(parent: int) -> list[int]:
     listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
     pairs = [line.split() for line in listed.stdout.splitlines()]
     return [int(pid) for pid, ppid in pairs if int(ppid) == parent]
-
-
-def alive(pid: int) -> bool:
-    """A zombie that nobody has waited for yet is not."""
-    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
-    return listed.returncode == 0 and not listed.stdout.startswith("Z")
 
 
 @pytest.mark.slow

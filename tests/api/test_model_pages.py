@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from making import pages, text
+from pdf_writing import pages, text
 
 import llm_ocr
 from llm_ocr.errors import UsageError, WorkspaceMismatch

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pdf_writing import pdf, stream
 
 import llm_ocr
 from llm_ocr.stages import sharing
@@ -17,21 +18,13 @@ SIZES = (4, 16, 48)
 def document(number: int) -> bytes:
     """A PDF of one page with a line of text."""
     text = f"BT /F1 14 Tf 12 120 Td (document {number}) Tj ET".encode()
-    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 90 120]/Resources<</Font<</F1 5 0 R>>>>/Contents 4 0 R>>"
-    bodies = (
+    return pdf(
         b"<</Type/Catalog/Pages 2 0 R>>",
         b"<</Type/Pages/Count 1/Kids[3 0 R]>>",
-        page,
-        b"<</Length %d>>stream\n%s\nendstream" % (len(text), text),
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 90 120]/Resources<</Font<</F1 5 0 R>>>>/Contents 4 0 R>>",
+        stream(text),
         b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
     )
-    data, places = b"%PDF-1.4\n", []
-    for place, body in enumerate(bodies, 1):
-        places.append(len(data))
-        data += b"%d 0 obj\n%s\nendobj\n" % (place, body)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    end = b"trailer<</Size 6/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % len(data)
-    return data + b"xref\n0 6\n0000000000 65535 f \n" + table + end
 
 
 @pytest.fixture(scope="module")

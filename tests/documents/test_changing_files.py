@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from making import pages, text
+from pdf_writing import pages, text
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import PageFailure

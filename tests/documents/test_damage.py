@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
-from making import pages, stream, text, written
+from pdf_writing import pages, stream, text, written
 from PIL import Image, ImageDraw
 from test_rendering import outcome, with_renderer
 

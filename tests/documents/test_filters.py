@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from making import pages, pdf, text, written
+from pdf_writing import pages, pdf, text, written
 from PIL import Image, ImageDraw
 
 from llm_ocr.documents.filters import FilterOptions, Filters, Languages

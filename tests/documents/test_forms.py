@@ -1,7 +1,7 @@
 """Check boxes of forms are marks in the text; pages that stand for other content are named."""
 
 import pytest
-from making import pages, pdf, stream, text, written
+from pdf_writing import pages, pdf, stream, text, written
 from test_rendering import outcome, with_renderer
 
 FONTS = b"<</F 4 0 R/ZaDb 5 0 R>>"

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
-from making import written
+from pdf_writing import written
 from PIL import Image, ImageDraw, ImageFont, TiffImagePlugin, features
 from PIL.PngImagePlugin import PngInfo
 from test_rendering import opened, pixels, rendered

@@ -1,7 +1,7 @@
 """Text is what a page shows, whatever `/ActualText` says of it."""
 
 import pytest
-from making import pages, text, written
+from pdf_writing import pages, text, written
 from test_rendering import outcome, with_renderer
 
 from llm_ocr.documents.marked_text import contradicts

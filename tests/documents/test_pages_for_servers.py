@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from making import pages, text, written
+from pdf_writing import pages, text, written
 from PIL import Image, ImageDraw
 from test_rendering import HELLO, outcome, rendered, started, with_renderer
 

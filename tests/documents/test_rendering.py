@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from making import pages, placed, stream, text, written, zeros_image
+from pdf_writing import pages, placed, stream, text, written, zeros_image
 from PIL import Image
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from making import pages, pdf, text, written
+from pdf_writing import pages, pdf, text, written
 from PIL import Image
 from test_rendering import with_renderer
 

@@ -178,9 +178,3 @@ def simulators_of(root: int) -> list[int]:
         below |= more
     servers = f"{sys.executable} -m llm_ocr_simulator serve "
     return [int(row[0]) for row in rows if int(row[0]) in below and row[2:] and row[2].startswith(servers)]
-
-
-def alive(pid: int) -> bool:
-    """A zombie that nobody has waited for yet is not."""
-    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
-    return listed.returncode == 0 and not listed.stdout.startswith("Z")

@@ -9,7 +9,6 @@ from faulty import (
     PAGES,
     SMALL,
     accounted,
-    alive,
     command,
     complaints,
     ended,
@@ -24,7 +23,7 @@ from faulty import (
     texts,
     words,
 )
-from running import when
+from running import alive, when
 
 import llm_ocr
 

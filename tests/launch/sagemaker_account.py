@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from store_servers import AWS
 
 from llm_ocr.launch import Job, JobSpec, JobStatus
 from llm_ocr.launch.library import with_library
@@ -92,14 +93,7 @@ def until(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
 def signed_in(url: str) -> Iterator[None]:
     """The environment of a user with credentials whose AWS is the server at this URL."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "LLM_OCR_"))}
-    ours = {
-        "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
-        "AWS_SECRET_ACCESS_KEY": "of the tests",
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "AWS_DEFAULT_REGION": REGION,
-        "AWS_ENDPOINT_URL": url,
-    }
+    ours = {**AWS, "AWS_DEFAULT_REGION": REGION, "AWS_ENDPOINT_URL": url}
     with mock.patch.dict(os.environ, {**kept, **ours}, clear=True):
         yield
 

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from store_servers import aws_environment, s3_server
 
 from llm_ocr.cli import main
 from llm_ocr.launch import launching
@@ -41,24 +42,13 @@ def place(platform, gcs):
 
 
 @pytest.fixture
-def bucket(platform, monkeypatch):
+def bucket(platform):
     """Flags for a workspace on an S3 server, whose keys are secrets of the platform."""
-    boto3 = pytest.importorskip("boto3")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(name, os.devnull)
-    for name, value in {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "geheimnis"}.items():
-        monkeypatch.setenv(name, value)
-        platform.account.secrets[name] = value
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="of-cloud-run")
-    place = ("-w", "s3://of-cloud-run/run", "--workspace-endpoint", endpoint, "--workspace-region", "us-east-1")
-    yield place, ("--source-endpoint", endpoint, "--secret", "AWS_ACCESS_KEY_ID", "--secret", "AWS_SECRET_ACCESS_KEY")
-    server.stop()
+    with s3_server("of-cloud-run") as endpoint, aws_environment(AWS_SECRET_ACCESS_KEY="geheimnis"):
+        keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        platform.account.secrets |= {name: os.environ[name] for name in keys}
+        place = ("-w", "s3://of-cloud-run/run", "--workspace-endpoint", endpoint, "--workspace-region", "us-east-1")
+        yield place, ("--source-endpoint", endpoint, "--secret", keys[0], "--secret", keys[1])
 
 
 @pytest.mark.slow

@@ -14,15 +14,10 @@ from unittest import mock
 
 from fine_vision import put_fine_vision
 from notebook_runs import REPOSITORY
+from store_servers import AWS, s3_server
 
 #: One process of each kind, and the engine without a model: machines of stand-ins have no GPU.
 FRUGAL = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1, "max_failed_rate": 0.5}
-_KEYS = {
-    "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
-    "AWS_SECRET_ACCESS_KEY": "of the tests",
-    "AWS_DEFAULT_REGION": "us-east-1",
-}
-_NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,7 @@ def sagemaker(work: Path) -> Iterator[Setup]:
     from tests.fakes.sagemaker import REGION, running
 
     with running("notebook-sagemaker") as fake:
-        signed_in = {**_KEYS, **_NO_FILES, "AWS_DEFAULT_REGION": REGION, "AWS_ENDPOINT_URL": fake.url}
+        signed_in = {**AWS, "AWS_DEFAULT_REGION": REGION, "AWS_ENDPOINT_URL": fake.url}
         with mock.patch.dict(os.environ, signed_in):
             trust = (REPOSITORY / "sagemaker" / "trust-policy.json").read_text()
             role = boto3.client("iam").create_role(RoleName="llm-ocr-notebook", AssumeRolePolicyDocument=trust)
@@ -111,7 +106,7 @@ from llm_ocr_platforms.modal import functions as modal_functions
 sys.path.append({str(REPOSITORY / "packages" / "platforms" / "tests")!r})
 from stub_modal import StubModal
 stub = StubModal()
-stub.secrets["aws"] = {dict(list(_KEYS.items())[:2])!r}
+stub.secrets["aws"] = {dict(list(AWS.items())[:2])!r}
 stub.install(pytest.MonkeyPatch())
 def write(text):
     list(stub.calls.values())[-1].output += text
@@ -122,28 +117,10 @@ modal_functions.sys = SimpleNamespace(executable=sys.executable, stdout=SimpleNa
 @contextlib.contextmanager
 def modal(work: Path) -> Iterator[Setup]:
     """A Modal in the notebook's own process, whose calls run the functions of the real app."""
-    with s3("notebook-modal") as environment:
+    with s3_server("notebook-modal") as endpoint:
         secrets = ["AWS_ACCESS_KEY_ID=aws", "AWS_SECRET_ACCESS_KEY=aws"]
         made = values(work, "s3://notebook-modal/run-1", secret=secrets, hardware="cpu")
-        yield Setup(made, environment, _STUB_MODAL)
-
-
-@contextlib.contextmanager
-def s3(bucket: str) -> Iterator[dict[str, str]]:
-    """A bucket, and the environment of whoever may use it."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    environment = {**_KEYS, **_NO_FILES, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}
-    try:
-        with mock.patch.dict(os.environ, environment):
-            boto3.client("s3").create_bucket(Bucket=bucket)
-        yield environment
-    finally:
-        server.stop()
+        yield Setup(made, {**AWS, "AWS_ENDPOINT_URL": endpoint}, _STUB_MODAL)
 
 
 PLATFORMS: Mapping[str, Callable[[Path], Opened]] = {

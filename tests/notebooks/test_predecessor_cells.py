@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from fine_vision import put_fine_vision
-from notebook_platforms import s3
 from notebook_runs import REPOSITORY
+from store_servers import AWS, s3_server
 
 from llm_ocr.document import display_markdown, display_samples
 from llm_ocr_simulator import running
@@ -41,9 +41,8 @@ Place = tuple[str, dict[str, str]]
 
 @contextlib.contextmanager
 def sagemaker() -> Iterator[Place]:
-    pytest.importorskip("moto.server")
-    with s3("sagemaker-ocr") as environment:
-        yield "s3://sagemaker-ocr/deepseek-ocr", environment
+    with s3_server("sagemaker-ocr") as endpoint:
+        yield "s3://sagemaker-ocr/deepseek-ocr", {**AWS, "AWS_ENDPOINT_URL": endpoint}
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from running import alive
 
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.sandbox import Limits, WorkerPool
@@ -309,14 +310,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-def alive(process: int) -> bool:
-    """Whether it runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process that works when its parent has died")

@@ -2,7 +2,7 @@
 
 import pypdfium2
 import pytest
-from making import pages, text
+from pdf_writing import pages, text
 
 from llm_ocr.documents.covered_text import hide_covered_text
 from llm_ocr.documents.pdf_objects import page_frame, page_objects

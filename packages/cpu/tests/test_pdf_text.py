@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pypdfium2
 import pytest
-from making import mapped, pages, placed, stream, text, written
+from pdf_writing import mapped, pages, placed, stream, text, written
 from PIL import Image, ImageDraw
 from test_rendering import outcome, with_renderer
 

@@ -2,8 +2,8 @@
 
 import pypdfium2
 import pytest
-from making import pages, text
 from ocr_pages import PROSE, needs_ocr, recogniser
+from pdf_writing import pages, text
 
 from llm_ocr.documents.images import encoded
 from llm_ocr.documents.ink import ink_of

@@ -2,7 +2,7 @@
 
 import pypdfium2
 import pytest
-from making import pages, text
+from pdf_writing import pages, text
 from PIL import Image
 
 import llm_ocr

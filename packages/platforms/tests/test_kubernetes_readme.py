@@ -10,6 +10,7 @@ import yaml
 from fake_kubernetes import running
 from fake_kubernetes_pods import Node
 from readme_commands import blocks, followed, put_programs
+from store_servers import s3_server
 
 from llm_ocr_platforms.kubernetes.launcher import _RIGHTS
 
@@ -25,28 +26,20 @@ exec {python} {kubectl} "$@"
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_every_command_works_in_its_order(tmp_path):
-    boto3 = pytest.importorskip("boto3")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
     for name in ("kubernetes-jobs", "examples", "llm_ocr", "pyproject.toml"):
         (tmp_path / name).symlink_to(REPOSITORY / name)
     (tmp_path / "hf-token.txt").write_text("hf_geheimnis\n")
     put_programs(tmp_path, {"kubectl": KUBECTL}, kubectl=str(Path(__file__).with_name("kubectl_command.py")))
     keys = {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "aws_geheimnis"}
-    reached = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_DEFAULT_REGION": "us-east-1"}
-    names = {"aws_access_key_id": keys["AWS_ACCESS_KEY_ID"], "aws_secret_access_key": keys["AWS_SECRET_ACCESS_KEY"]}
-    client = boto3.client("s3", endpoint_url=reached["AWS_ENDPOINT_URL"], region_name="us-east-1", **names)
-    client.create_bucket(Bucket="my-ocr-bucket")
     simulator = {"LLM_OCR_VLLM_COMMAND": f"{shlex.quote(sys.executable)} -m llm_ocr_simulator"}
-    with running(environment={**reached, **simulator}) as cluster:
-        cluster.nodes = [Node(gpus=1)]
-        kubeconfig = {"KUBECONFIG": str(cluster.kubeconfig(tmp_path / "config"))}
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LLM_OCR_", "AWS_"))}
-        done = followed(
-            "\n".join(blocks((FOLDER / "README.md").read_text())), tmp_path, {**kept, **kubeconfig, **keys, **reached}
-        )
-    server.stop()
+    with s3_server("my-ocr-bucket") as endpoint:
+        reached = {"AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"}
+        with running(environment={**reached, **simulator}) as cluster:
+            cluster.nodes = [Node(gpus=1)]
+            kubeconfig = {"KUBECONFIG": str(cluster.kubeconfig(tmp_path / "config"))}
+            kept = {name: value for name, value in os.environ.items() if not name.startswith(("LLM_OCR_", "AWS_"))}
+            commands = "\n".join(blocks((FOLDER / "README.md").read_text()))
+            done = followed(commands, tmp_path, {**kept, **kubeconfig, **keys, **reached})
     said = f"{done.stdout}\n{done.stderr}"
     assert done.returncode == 0, said
     assert "9 ok" in done.stdout, said

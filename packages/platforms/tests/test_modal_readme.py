@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from readme_commands import blocks
+from store_servers import AWS, aws_environment, s3_server
 from stub_modal import APP, StubModal
 
 import llm_ocr
@@ -17,7 +18,6 @@ from llm_ocr_platforms.modal.batch import batch_from
 pytestmark = pytest.mark.filterwarnings("ignore:The .* function is executing locally")
 
 SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr_simulator"])
-KEYS = {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "of the tests"}
 JOBS = {"LLM_OCR_VLLM_COMMAND": SIMULATOR, "LLM_OCR_RENDER_WORKERS": "1"}
 BUCKET = "ocr-of-modal"  # moto keeps one state for the whole process, and other READMEs have the same example
 TEXT = APP.with_name("README.md").read_text().replace("my-ocr-bucket", BUCKET)
@@ -29,27 +29,20 @@ COMMANDS = [
 @pytest.fixture
 def desk(repository, monkeypatch):
     """The repository's root, S3, and an account of Modal."""
-    boto3 = pytest.importorskip("boto3")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
     for name in list(os.environ):
-        if name.startswith(("LLM_OCR_", "AWS_", "DOTS_MODAL_")):
+        if name.startswith(("LLM_OCR_", "DOTS_MODAL_")):
             monkeypatch.delenv(name)
-    settings = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_DEFAULT_REGION": "us-east-1"}
-    nothing = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
-    for name, value in {**settings, **nothing, **KEYS, **JOBS}.items():
+    for name, value in JOBS.items():
         monkeypatch.setenv(name, value)
-    boto3.client("s3").create_bucket(Bucket=BUCKET)
     monkeypatch.chdir(repository)
     monkeypatch.setattr(launching, "EVERY", 0.5)
     stub = StubModal()
     stub.apps.clear()  # nothing is deployed yet
     stub.secrets.clear()
-    stub.install(monkeypatch)
-    yield stub
-    stub.finish()
-    server.stop()
+    with s3_server(BUCKET) as endpoint, aws_environment(AWS_ENDPOINT_URL=endpoint):
+        stub.install(monkeypatch)
+        yield stub
+        stub.finish()
 
 
 def as_modal(stub: StubModal, words: list[str]) -> None:
@@ -98,7 +91,7 @@ def test_every_command_works_in_its_order(desk, monkeypatch, capsys):
     stages = [arguments["argv"][-1] for arguments in desk.arguments]
     assert stages == ["extract", "extract", "describe", "assemble"]
     assert [options.get("gpu") for options in desk.options] == ["L40S"] * 3 + [None]
-    assert KEYS["AWS_SECRET_ACCESS_KEY"] not in said.out + said.err
+    assert AWS["AWS_SECRET_ACCESS_KEY"] not in said.out + said.err
 
 
 def test_modal_has_each_of_the_commands():

@@ -6,7 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from supervised import COMMAND, PACE, alive, made_profile
+from running import alive
+from supervised import COMMAND, PACE, made_profile
 
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.engines.vllm.server import Pace, VllmServer

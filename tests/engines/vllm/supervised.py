@@ -1,6 +1,7 @@
 """A scripted vLLM, and looks at processes."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -31,16 +32,6 @@ def made_profile(**changes) -> Profile:
     return Profile(**(fields | changes))
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        os.kill(pid, 0)
-        stat = Path(f"/proc/{pid}/stat")
-        return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
-
-
 def scattered(path: Path) -> list[int]:
     """Return the ids of what the scripted server has put into other sessions (`--fake-scatter=PATH`)."""
     return [int(line) for line in path.read_text().split()]
@@ -48,8 +39,9 @@ def scattered(path: Path) -> list[int]:
 
 def end(pids: Iterable[int]) -> None:
     """Kill what a failed test would leave behind."""
-    for pid in filter(alive, pids):
-        os.kill(pid, signal.SIGKILL)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 from free_ports import free_port
-from supervised import COMMAND, PACE, alive, end, fetch, made_profile, scattered, wait_for
+from running import alive
+from supervised import COMMAND, PACE, end, fetch, made_profile, scattered, wait_for
 
 from llm_ocr.engines.vllm import server
 from llm_ocr.engines.vllm.command import ServeOptions

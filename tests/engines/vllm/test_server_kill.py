@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from supervised import FAKE, alive, end, scattered, wait_for
+from running import alive
+from supervised import FAKE, end, scattered, wait_for
 
 CLIENT = """
 import asyncio, sys

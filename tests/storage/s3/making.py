@@ -16,7 +16,8 @@ from unittest import mock
 from urllib.parse import urlsplit
 
 import pytest
-from store_servers import load_models_once
+import store_servers
+from store_servers import AWS, load_models_once
 
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.s3 import S3Store
@@ -25,16 +26,8 @@ from llm_ocr.storage.s3.client import Limits, Place
 #: More than two pages of its lists.
 MANY = 210
 
-#: Nothing of the machine on which the tests run.
-ENVIRONMENT = {
-    "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
-    "AWS_SECRET_ACCESS_KEY": "s3cret-of-the-tests",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_CONFIG_FILE": os.devnull,
-    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-    "AWS_EC2_METADATA_DISABLED": "true",
-    "NO_PROXY": "127.0.0.1",
-}
+#: The user of AWS, who reaches the server without a proxy.
+ENVIRONMENT = {**AWS, "NO_PROXY": "127.0.0.1"}
 
 #: Short waits, so that a test of a service that stays away is quick.
 QUICK_RETRIES = Limits(retries=1, connect_timeout=5, read_timeout=5)
@@ -43,8 +36,7 @@ QUICK_RETRIES = Limits(retries=1, connect_timeout=5, read_timeout=5)
 @contextlib.contextmanager
 def aws_environment() -> Iterator[None]:
     """The environment with the credentials of the tests and no other setting of AWS."""
-    others = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    with mock.patch.dict(os.environ, {**others, **ENVIRONMENT}, clear=True):
+    with store_servers.aws_environment(**ENVIRONMENT):
         yield
 
 

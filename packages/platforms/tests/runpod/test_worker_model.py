@@ -4,10 +4,9 @@ import asyncio
 import json
 import shlex
 import sys
-from pathlib import Path
 
 import pytest
-from running import when
+from running import alive, when
 from serverless_running import asked, b64, with_worker
 
 from llm_ocr.errors import ServerError
@@ -95,14 +94,6 @@ def own_server(folder):
 def starts(folder):
     file = folder / "starts"
     return [int(line) for line in file.read_text().split()] if file.is_file() else []
-
-
-def alive(pid):
-    """Zombies are not: where nobody takes orphans in, they stay listed."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 def test_one_server_lives_as_long_as_the_worker(tmp_path, paper):

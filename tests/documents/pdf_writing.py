@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def pdf(*objects: bytes) -> bytes:
-    """A PDF of numbered objects, the first of them its catalogue."""
+    """A PDF of numbered objects, the first of them its catalog."""
     out, places = b"%PDF-1.5\n", []
     for number, body in enumerate(objects, start=1):
         places.append(len(out))
