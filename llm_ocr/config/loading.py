@@ -28,7 +28,7 @@ from llm_ocr.config.groups import (
     split_list,
     without_credentials,
 )
-from llm_ocr.config.legacy import BY_NAME, bare_for, chosen, notices
+from llm_ocr.config.legacy import NAMES, bare_for, chosen, notices
 from llm_ocr.errors import UsageError
 
 _ABOUT = {
@@ -230,7 +230,7 @@ def read_dotenv(path: Path) -> dict[str, str]:
         held = dotenv_values(path, interpolate=False, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
-    return {name: text for name, text in held.items() if text and (name.startswith(PREFIX) or name in BY_NAME)}
+    return {name: text for name, text in held.items() if text and (name.startswith(PREFIX) or name in NAMES)}
 
 
 def read_config(path: Path) -> Mapping[Any, Any]:
