@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from llm_ocr.config.fields import all_names
+from llm_ocr.config.fields import every_setting
 from llm_ocr.config.legacy import TABLE, WITHOUT_EFFECT
 from llm_ocr.config.models import AssembleSettings, DemoSettings, DescribeSettings, ExtractSettings, RunSettings
 from llm_ocr.errors import UsageError
@@ -34,7 +34,7 @@ def test_the_documentation_explains_every_name(repository):
 
 
 def test_names_that_are_read_lead_to_settings_that_exist():
-    assert all(bare.setting in all_names() for bare in TABLE)
+    assert all(bare.setting in every_setting() for bare in TABLE)
 
 
 @pytest.mark.parametrize(("text", "limit"), [("0", None), ("12", 12)])
