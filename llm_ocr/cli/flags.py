@@ -50,7 +50,7 @@ def parse_flags(command: Command, model: type[BaseModel], arguments: Sequence[st
             if others:
                 raise UsageError(f"unknown flag {flag}", hint=f"These commands have this flag: {', '.join(others)}")
             known = {setting.flag for setting in settings_of(model).values()}
-            if near := did_you_mean(flag, frozenset(known | {"--config", "--show-settings", "--help", "--help-all"})):
+            if near := did_you_mean(flag, known | {"--config", "--show-settings", "--help", "--help-all"}):
                 raise UsageError(f"unknown flag {flag}{near}")
             raise UsageError(
                 f"unknown flag {flag}",
