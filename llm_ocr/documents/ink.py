@@ -228,8 +228,8 @@ _LOWEST, _HIGHEST = 3, 40
 _WIDE, _WIDEST_SPECK = 1.5, 8
 #: Share of a line's box that its letters fill.
 _THIN, _SOLID = 0.12, 0.9
-#: Least mean number of strokes that a row of pixels of a line crosses, and pixels of its length for one: in blurred text
-#: the letters of a word are one stroke, as are the edges of discs, bars, and other shapes.
+#: Least mean number of strokes that a row of pixels of a line crosses, and pixels of its length for one. The letters of
+#: a blurred word are one stroke, as are the edges of discs, bars, and other shapes.
 _LEAST_STROKES, _STROKES_APART = 1.3, 50
 #: Length of unbroken ink that is a rule or the edge of a picture: pixels, and share of the page's width.
 _RULE, _RULE_SHARE = 45, 0.12
