@@ -19,14 +19,13 @@ from llm_ocr.results.documents import DocumentNames, document_markdown, figure_f
 from llm_ocr.results.schema import Images, finals_to_parquet
 from llm_ocr.scheduling.follow import Published, ReadyItems
 from llm_ocr.scheduling.scanner import PlannedItems
+from llm_ocr.scheduling.shards import Split
 from llm_ocr.stages import Progress
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.sharing import (
     SMALL,
     Sharing,
-    Split,
-    copy_markers,
     follows,
     key_before,
     pages_stage,
@@ -50,7 +49,7 @@ from llm_ocr.workspace.items import (
     note_of_views,
     sha256_of,
 )
-from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, claim_key, key_settings, stage_keys
+from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, Claim, key_settings, stage_keys
 from llm_ocr.workspace.publish import Marker, NotConserved, done_units, iter_markers, publish, standing_marker
 from llm_ocr.workspace.published import (
     Finished,
@@ -96,9 +95,10 @@ async def assemble(command: Job[AssemblyCommand]) -> None:
         "dataset_images": settings.dataset_images,
         "result_version": RESULT_VERSION,
     }
-    key = await asyncio.to_thread(claim_key, workspace, ASSEMBLE, made)
+    claim = Claim(workspace, ASSEMBLE, made)
+    key = await asyncio.to_thread(claim.take)
     split = await split_of(command, ASSEMBLE)
-    async with sharing(command, split, ASSEMBLE, key) as share:
+    async with sharing(command, split, claim) as share:
         job = await asyncio.to_thread(assemble_job, workspace, key, made)
         whole = not follows(settings) and await asyncio.to_thread(shows_all, command, split, ASSEMBLE)
         broken = await asyncio.to_thread(_begin, job, split, (pages_from, source), progress, whole=whole)
@@ -110,8 +110,7 @@ async def assemble(command: Job[AssemblyCommand]) -> None:
         while share.grown:  # a newer generation may contain pages of the same items
             job = await asyncio.to_thread(assemble_job, workspace, key, made)
             await _assemble(job, _todo(job, command, share, describe), share, progress, whole)
-    if split.alone or workspace.published(f"{ASSEMBLE}/{key}/"):
-        await asyncio.to_thread(copy_markers, workspace, ASSEMBLE, key, job.planned, note_beside)
+        await asyncio.to_thread(share.finish, job.planned, note_beside)
     await asyncio.to_thread(_finish_dataset, command, job)
     progress.end()
 

@@ -4,11 +4,11 @@ The results of Extract do not change. `describe` runs the stage over a workspace
 """
 
 import asyncio
+import contextlib
 import hashlib
 import io
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import NamedTuple
 
 from llm_ocr.config.groups import HYBRID, InputSettings
@@ -17,23 +17,22 @@ from llm_ocr.engines import FigureReader
 from llm_ocr.errors import PageFailure, ServerError
 from llm_ocr.results.schema import Images, figures_to_parquet, pages_from_parquet
 from llm_ocr.scheduling.scanner import PlannedUnits
+from llm_ocr.scheduling.shards import Split
 from llm_ocr.stages import Progress
 from llm_ocr.stages.extract import caps_of
 from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, Spool, Ticket
-from llm_ocr.stages.job import Job, Share
+from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import stepwise
-from llm_ocr.stages.readers import describing, keeps_known
+from llm_ocr.stages.readers import Describing, describing, keeps_known
 from llm_ocr.stages.servers import ModelState
 from llm_ocr.stages.sharing import (
-    Split,
+    Sharing,
     follows,
     key_before,
     pages_stage,
-    publish_held,
-    shared,
+    sharing,
     shows_all,
     split_of,
-    take_without_units,
     units_behind,
 )
 from llm_ocr.types import Counts, Figure, FigureRecord, PageRecord, Reason, Status, Unit
@@ -74,28 +73,23 @@ async def describe(job: Job[FigureCommand]) -> None:
     workspace, settings, progress = job.workspace, job.settings, job.progress
     pages_from = pages_stage(settings)
     source = await key_before(job, pages_from)
-    ready = await describing(job)
-    imported = ""  # the key of the descriptions of an imported dataset, which take precedence
-    if isinstance(settings, InputSettings) and settings.input:
-        from llm_ocr.compat.importing import imported_key, with_descriptions
-
-        imported = await asyncio.to_thread(imported_key, workspace, settings.describe_mode)
-    try:
-        keeps = keeps_known(settings)
-        reader = {**ready.reader.identity(), **({"kept": imported} if imported else {})}
-        identity = {"extract": source, "reader": reader, **({"known": "keep"} if keeps else {})}
-        claim = Claim(workspace, DESCRIBE, identity)
-        key = claim.check()
+    async with _opened(job, source) as (ready, claim, imported):
+        key, keeps = claim.key, keeps_known(settings)
         split = await split_of(job, DESCRIBE)
         whole = await asyncio.to_thread(_begin, job, split, key, pages_from, source)
-        behind = partial(units_behind, workspace=workspace, stage=pages_from, key=source) if follows(settings) else None
-        async with shared(job, split, DESCRIBE, key, behind) as share:
+        async with sharing(job, split, claim) as share:
+            if follows(settings):
+                units = units_behind(share, workspace, pages_from, source)
+            else:
+                units = share.take(await asyncio.to_thread(PlannedUnits, workspace))
             expected: dict[str, int] = {}  # figures of the units in progress
 
             async def with_pages() -> AsyncIterator[tuple[str, Sequence[PageRecord]]]:
-                async for unit in stepwise(share.units, job.stop):
+                async for unit in stepwise(units, job.stop):
                     marker, pages = await asyncio.to_thread(_pages, workspace, pages_from, source, unit.id)
                     if imported and pages:
+                        from llm_ocr.compat.importing import with_descriptions
+
                         pages = await asyncio.to_thread(
                             with_descriptions, workspace, imported, unit.id, pages, keep=keeps
                         )
@@ -109,7 +103,7 @@ async def describe(job: Job[FigureCommand]) -> None:
             stage = Describe(
                 ready.reader,
                 settings.describe_mode,
-                _publisher(workspace, claim, expected, share),
+                _publisher(share, expected),
                 progress,
                 ready.admission,
                 caps_of(settings),
@@ -117,10 +111,30 @@ async def describe(job: Job[FigureCommand]) -> None:
                 model=job.engines.model_state if settings.engine == HYBRID else None,
             )
             await stage.run(with_pages())
-        await asyncio.to_thread(take_without_units, workspace, claim)
+            await asyncio.to_thread(lambda: share.finish(PlannedUnits(workspace)))
+    progress.end()
+
+
+async def describe_claim(job: Job[FigureCommand]) -> Claim:
+    """Return the claim of the key that `describe` would publish under. No server starts."""
+    async with _opened(job, await key_before(job, pages_stage(job.settings))) as (_, claim, _):
+        return claim
+
+
+@contextlib.asynccontextmanager
+async def _opened(job: Job[FigureCommand], source: str) -> AsyncIterator[tuple[Describing, Claim, str]]:
+    """Open the reader of figures; yield it, the claim, and the key of imported descriptions, which take precedence."""
+    ready, settings, imported = await describing(job), job.settings, ""
+    try:
+        if isinstance(settings, InputSettings) and settings.input:
+            from llm_ocr.compat.importing import imported_key
+
+            imported = await asyncio.to_thread(imported_key, job.workspace, settings.describe_mode)
+        reader = {**ready.reader.identity(), **({"kept": imported} if imported else {})}
+        known = {"known": "keep"} if keeps_known(settings) else {}
+        yield ready, Claim(job.workspace, DESCRIBE, {"extract": source, "reader": reader, **known}), imported
     finally:
         await ready.close()
-    progress.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,12 +278,10 @@ def _earlier(
     return rows, published_figures(workspace, (standing_marker(workspace, DESCRIBE, key, name) for name in older))
 
 
-def _publisher(
-    workspace: Workspace, claim: Claim, expected: dict[str, int], share: Share
-) -> Callable[[str, Sequence[FigureRecord]], Awaitable[None]]:
+def _publisher(share: Sharing, expected: dict[str, int]) -> Callable[[str, Sequence[FigureRecord]], Awaitable[None]]:
     async def publish_unit(unit: str, figures: Sequence[FigureRecord]) -> None:
         summary = figures_summary(expected.pop(unit), figures)
         data = await asyncio.to_thread(figures_to_parquet, figures)
-        await asyncio.to_thread(publish_held, share, workspace, claim, unit, data, summary)
+        await asyncio.to_thread(share.publish, unit, data, summary)
 
     return publish_unit

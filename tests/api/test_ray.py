@@ -275,7 +275,7 @@ def test_nodes_without_the_library_are_said(cluster, nodes, documents, server, t
     assert "the same version of llm-ocr" in caught.value.hint
 
 
-def test_a_unit_that_kills_its_workers_is_given_up_and_named(cluster, nodes, documents, server, tmp_path, monkeypatch):
+def test_unit_that_kills_its_workers_is_named_at_the_end(cluster, nodes, documents, server, tmp_path, monkeypatch):
     monkeypatch.setattr(ray, "Worker", deadly())
     monkeypatch.setattr(ray, "_PAUSE", 0.0)
     with pytest.raises(LlmOcrError, match=r"1 unit.* 0001-000000 \(0\.pdf\)") as caught:
