@@ -17,25 +17,24 @@ from llm_ocr.engines import FigureReader
 from llm_ocr.errors import PageFailure, ServerError
 from llm_ocr.results.schema import Images, figures_to_parquet, pages_from_parquet
 from llm_ocr.scheduling.scanner import PlannedUnits
-from llm_ocr.scheduling.shards import Split
 from llm_ocr.stages import Progress
 from llm_ocr.stages.extract import caps_of
 from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, Spool, Ticket
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import stepwise
-from llm_ocr.stages.readers import Describing, describing, keeps_known
+from llm_ocr.stages.readers import describing, keeps_known
 from llm_ocr.stages.servers import ModelState
 from llm_ocr.stages.sharing import (
-    Sharing,
+    Expected,
+    begin,
     follows,
     key_before,
     pages_stage,
     sharing,
-    shows_all,
     split_of,
     units_behind,
 )
-from llm_ocr.types import Counts, Figure, FigureRecord, PageRecord, Reason, Status, Unit
+from llm_ocr.types import Figure, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, Claim
 from llm_ocr.workspace.publish import Marker, find_marker, read_data, standing_marker
@@ -73,10 +72,16 @@ async def describe(job: Job[FigureCommand]) -> None:
     workspace, settings, progress = job.workspace, job.settings, job.progress
     pages_from = pages_stage(settings)
     source = await key_before(job, pages_from)
-    async with _opened(job, source) as (ready, claim, imported):
+    async with _opened(job, source) as (reader, admission, claim, imported):
         key, keeps = claim.key, keeps_known(settings)
         split = await split_of(job, DESCRIBE)
-        whole = await asyncio.to_thread(_begin, job, split, key, pages_from, source)
+
+        def count() -> Expected:
+            planned = PlannedUnits(workspace)
+            mine = {planned.name(place) for place in split.shard.of(range(len(planned)))}
+            return Expected(*figures_to_describe(workspace, pages_from, source, key, mine))
+
+        whole = (await asyncio.to_thread(begin, job, split, DESCRIBE, count)).whole
         async with sharing(job, split, claim) as share:
             if follows(settings):
                 units = units_behind(share, workspace, pages_from, source)
@@ -100,12 +105,16 @@ async def describe(job: Job[FigureCommand]) -> None:
                         progress.correct(marker.figures.expected, exact=True)
                     yield unit.id, pages
 
+            async def publish(unit: str, figures: Sequence[FigureRecord]) -> None:
+                data = await asyncio.to_thread(figures_to_parquet, figures)
+                await asyncio.to_thread(share.publish, unit, data, figures_summary(expected.pop(unit), figures))
+
             stage = Describe(
-                ready.reader,
+                reader,
                 settings.describe_mode,
-                _publisher(share, expected),
+                publish,
                 progress,
-                ready.admission,
+                admission,
                 caps_of(settings),
                 keep_known=keeps or bool(imported),
                 model=job.engines.model_state if settings.engine == HYBRID else None,
@@ -117,24 +126,27 @@ async def describe(job: Job[FigureCommand]) -> None:
 
 async def describe_claim(job: Job[FigureCommand]) -> Claim:
     """Return the claim of the key that `describe` would publish under. No server starts."""
-    async with _opened(job, await key_before(job, pages_stage(job.settings))) as (_, claim, _):
+    async with _opened(job, await key_before(job, pages_stage(job.settings))) as (_, _, claim, _):
         return claim
 
 
 @contextlib.asynccontextmanager
-async def _opened(job: Job[FigureCommand], source: str) -> AsyncIterator[tuple[Describing, Claim, str]]:
-    """Open the reader of figures; yield it, the claim, and the key of imported descriptions, which take precedence."""
-    ready, settings, imported = await describing(job), job.settings, ""
-    try:
+async def _opened(job: Job[FigureCommand], source: str) -> AsyncIterator[tuple[FigureReader, Admission, Claim, str]]:
+    """Open the reader of figures.
+
+    Yields:
+        The reader, the admission of its figures, the claim, and the key of imported descriptions, which take
+        precedence.
+    """
+    settings, imported = job.settings, ""
+    async with describing(job) as (reader, admission):
         if isinstance(settings, InputSettings) and settings.input:
             from llm_ocr.compat.importing import imported_key
 
             imported = await asyncio.to_thread(imported_key, job.workspace, settings.describe_mode)
-        reader = {**ready.reader.identity(), **({"kept": imported} if imported else {})}
+        about = {**reader.identity(), **({"kept": imported} if imported else {})}
         known = {"known": "keep"} if keeps_known(settings) else {}
-        yield ready, Claim(job.workspace, DESCRIBE, {"extract": source, "reader": reader, **known}), imported
-    finally:
-        await ready.close()
+        yield reader, admission, Claim(job.workspace, DESCRIBE, {"extract": source, "reader": about, **known}), imported
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,22 +254,6 @@ def _fingerprint(figure: Figure) -> bytes:
     return hashlib.sha256(figure.image.data + seen.encode()).digest()
 
 
-def _begin(job: Job[FigureCommand], split: Split, key: str, pages_from: str, source: str) -> bool:
-    """Begin the progress.
-
-    Returns:
-        Whether it includes all figures of this worker's units. If not, each unit is added when the worker takes it.
-    """
-    workspace = job.workspace
-    if follows(job.settings) or not shows_all(job, split, DESCRIBE):
-        job.progress.begin(DESCRIBE, 0, Counts())
-        return False
-    units = PlannedUnits(workspace)
-    mine = {units.name(place) for place in split.shard.of(range(len(units)))}
-    job.progress.begin(DESCRIBE, *figures_to_describe(workspace, pages_from, source, key, mine))
-    return True
-
-
 def _pages(workspace: Workspace, stage: str, key: str, unit: str) -> tuple[Marker, list[PageRecord]]:
     """Return the unit's marker of the stage before, and its pages unless they contain no figure."""
     marker = standing_marker(workspace, stage, key, unit)
@@ -276,12 +272,3 @@ def _earlier(
         row for name in older for row in _pages(workspace, stage, source, name)[1] if again.get(row.page_id) == name
     ]
     return rows, published_figures(workspace, (standing_marker(workspace, DESCRIBE, key, name) for name in older))
-
-
-def _publisher(share: Sharing, expected: dict[str, int]) -> Callable[[str, Sequence[FigureRecord]], Awaitable[None]]:
-    async def publish_unit(unit: str, figures: Sequence[FigureRecord]) -> None:
-        summary = figures_summary(expected.pop(unit), figures)
-        data = await asyncio.to_thread(figures_to_parquet, figures)
-        await asyncio.to_thread(share.publish, unit, data, summary)
-
-    return publish_unit

@@ -8,6 +8,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from llm_ocr.config.groups import RequestSettings
@@ -33,7 +34,7 @@ from llm_ocr.stages.model_choice import page_model, page_profile
 from llm_ocr.stages.readers import Reading, Verifier, limits_of, ocr_language, reading
 from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
 from llm_ocr.stages.servers import ModelState
-from llm_ocr.stages.sharing import Sharing, repair_command, sharing, shows_all, split_of
+from llm_ocr.stages.sharing import Expected, Sharing, begin, repair_command, sharing, split_of
 from llm_ocr.types import (
     Attempt,
     BlockKind,
@@ -108,10 +109,8 @@ async def extract(job: Job[ReadingCommand]) -> None:
                             "fail.",
                         ) from failure
         split = await split_of(job, EXTRACT)
-        expected = Expected(0, Counts(), whole=False)
-        if await asyncio.to_thread(shows_all, job, split, EXTRACT):
-            expected = await asyncio.to_thread(expected_pages, workspace, key, split.shard, own)
-        progress.begin(EXTRACT, expected.pages, expected.done, estimated=bool(expected.estimated))
+        count = partial(expected_pages, workspace, key, split.shard, own)
+        expected = await asyncio.to_thread(begin, job, split, EXTRACT, count)
         repair = next((one.repair for one in own if one.repair and claim.folder != claim.key), None)
         async with sharing(job, split, claim) as share:
             stage = Extract(
@@ -384,17 +383,6 @@ def caps_of(settings: RequestSettings) -> Caps:
 
 
 # The expected rows, for the progress.
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """Expected rows of a worker. After a retry of a finished plan, only the rows of the retry."""
-
-    pages: int  # rows, as planned or counted
-    done: Counts  # rows that are already published
-    estimated: int = 0  # documents whose pages are not counted yet
-    #: Whether all units of the worker are included. If not, the stage adds each unit when the worker takes it.
-    whole: bool = True
 
 
 def expected_pages(

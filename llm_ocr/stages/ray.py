@@ -37,13 +37,13 @@ from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.scheduling.shards import Shard, Split
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.describe import describe, describe_claim
-from llm_ocr.stages.extract import Expected, expected_pages, extract, extract_claim
+from llm_ocr.stages.extract import expected_pages, extract, extract_claim
 from llm_ocr.stages.job import Job, Stage, log_folder, without_servers, worker_name
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.recording import Recorded
 from llm_ocr.stages.rendering import Remote, passwords
 from llm_ocr.stages.servers import Engines, server_key
-from llm_ocr.stages.sharing import held, pages_stage
+from llm_ocr.stages.sharing import Expected, held, pages_stage
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Status, Unit, plural
 from llm_ocr.workspace import Workspace, library_version

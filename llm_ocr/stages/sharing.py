@@ -7,6 +7,7 @@ import platform
 import random
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ from llm_ocr.stages import Silent
 from llm_ocr.stages.job import Job, worker_name
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import Unit, plural
+from llm_ocr.types import Counts, Unit, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.codec import parse_unit_id
 from llm_ocr.workspace.generations import Generation, has_generation
@@ -224,19 +225,39 @@ async def sharing(job: Job[LeaseSettings], split: Split, claim: Claim) -> AsyncI
             await asyncio.to_thread(own.close)
 
 
-def shows_all(job: Job[LeaseSettings], split: Split, stage: str) -> bool:
-    """Return whether the progress includes all units of this worker from the start.
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Expected rows of a worker. After a retry of a finished plan, only the rows of the retry."""
 
-    This is so if the worker is alone, or if the plan is small. Otherwise the markers would cost a request per unit, and
-    the progress grows with each unit that the worker takes.
+    pages: int  # pages or figures, as planned or counted
+    done: Counts  # those that are already published
+    estimated: int = 0  # documents whose pages are not counted yet
+    #: Whether all units of the worker are included. If not, the stage adds each unit when the worker takes it.
+    whole: bool = True
+
+
+def begin(job: Job[LeaseSettings], split: Split, stage: str, count: Callable[[], Expected]) -> Expected:
+    """Begin the progress of a stage, and return what it includes.
+
+    It includes all units of this worker if the worker is alone, or if the plan is small. Otherwise the markers would
+    cost a request per unit, and the progress grows with each unit that the worker takes, as with `follow`.
+
+    Args:
+        job: The command.
+        split: The distribution of the units.
+        stage: The stage.
+        count: Returns what is expected of all units of this worker.
     """
-    if job.split is not None:
-        return False
-    units = len(PlannedUnits(job.workspace))
-    if split.alone or units <= SMALL:
-        return True
-    job.progress.say(f"{stage}: {plural(units, 'unit')} shared with other workers; this worker counts its own")
-    return False
+    expected = Expected(0, Counts(), whole=False)
+    if job.split is None and not follows(job.settings):
+        units = len(PlannedUnits(job.workspace))
+        if split.alone or units <= SMALL:
+            expected = count()
+        else:
+            shared = f"{plural(units, 'unit')} shared with other workers; this worker counts its own"
+            job.progress.say(f"{stage}: {shared}")
+    job.progress.begin(stage, expected.pages, expected.done, estimated=bool(expected.estimated))
+    return expected
 
 
 def copy_markers(

@@ -212,7 +212,6 @@ def test_a_node_that_dies_costs_no_page(cluster, nodes, documents, server, local
         os.kill(server.pid, signal.SIGCONT)
     run = ended(process, 240)
     assert run.returncode == 0, said(run)
-    assert "was lost" in run.stderr
     assert f"{PAGES}/{PAGES} pages, {PAGES} ok in" in run.stderr  # rows that were read twice are counted once
     same_as(local, workspace)
     assert before.items() <= attempts(workspace).items()
@@ -278,6 +277,7 @@ def test_nodes_without_the_library_are_said(cluster, nodes, documents, server, t
 def test_unit_that_kills_its_workers_is_named_at_the_end(cluster, nodes, documents, server, tmp_path, monkeypatch):
     monkeypatch.setattr(ray, "Worker", deadly())
     monkeypatch.setattr(ray, "_PAUSE", 0.0)
+    monkeypatch.setattr(ray, "FRUITLESS", 2)
     with pytest.raises(LlmOcrError, match=r"1 unit.* 0001-000000 \(0\.pdf\)") as caught:
         llm_ocr.extract(
             documents,
