@@ -34,7 +34,14 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
     # Older OCR of a scan may be drawn below it.
     scan = max((image.order for image in objects.images_at if image.box.area > SCAN * page_area), default=-1)
     above = [at for at, text in enumerate(texts) if text.order > scan]
-    below = [at for at in _below_pictures(objects) if texts[at].order > scan]
+    below = [
+        at
+        for at in above
+        if any(
+            image.order > texts[at].order and texts[at].box.covered_by(image.box) > _BELOW
+            for image in objects.images_at
+        )
+    ]
     found = _pairs(frame, [texts[at].box for at in above]) if 1 < len(above) <= _MOST_TEXTS else []
     pairs = [(above[one], above[other], place) for one, other, place in found]
     if not (below or pairs):
@@ -51,15 +58,6 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
         if one not in hidden:
             upper.setdefault(other, []).append(place)
     _hidden(page, frame, objects, upper, words)
-
-
-def _below_pictures(objects: Objects) -> list[int]:
-    """Return the texts below pictures."""
-    return [
-        number
-        for number, text in enumerate(objects.texts_at if objects.images_at else ())
-        if any(at.order > text.order and text.box.covered_by(at.box) > _BELOW for at in objects.images_at)
-    ]
 
 
 def _pairs(frame: Frame, boxes: Sequence[Box]) -> list[tuple[int, int, Box]]:

@@ -405,7 +405,7 @@ class PdfFile:
             ink = ink_of(image)
             with self._with_values(loaded, number) as flat:
                 evidence = evidence_of(flat, frame, objects, image, ink, self._look.page_text)
-            damage = image_damage(loaded, objects.declared_images, frame, ink)
+            damage = image_damage(loaded, objects.images_at, frame, ink)
             if not damage and evidence.pictured < SCAN and self.opened is not None:
                 damage = content_damage(self.opened, number)
             if damage and ink.blank and not (evidence.lines or evidence.invisible):

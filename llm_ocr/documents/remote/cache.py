@@ -67,30 +67,27 @@ class Fetched:
 
 
 class Room:
-    """Room of one document in the cache. Without a budget, any size fits at once."""
+    """Room of one document in the cache."""
 
-    def __init__(self, budget: Budget | None) -> None:
+    def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._size = 0
 
     async def take(self, size: int) -> None:
         """Wait until the bytes fit, and count them as used. Call once, before writing."""
-        if self._budget is not None:
-            await self._budget.take(size)
-            self._size = size
+        await self._budget.take(size)
+        self._size = size
 
     def resize(self, size: int) -> None:
         """Set the actual size of the document; never waits."""
-        if self._budget is not None:
-            self._budget.used += size - self._size
-            self._size = size
-            self._budget.settle()
+        self._budget.used += size - self._size
+        self._size = size
+        self._budget.settle()
 
     def free(self) -> None:
         """Subtract the bytes of a removed document, without admitting callers."""
-        if self._budget is not None:
-            self._budget.used -= self._size
-            self._size = 0
+        self._budget.used -= self._size
+        self._size = 0
 
 
 class DiskError(StorageError):

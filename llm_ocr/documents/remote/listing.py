@@ -34,6 +34,7 @@ from llm_ocr.documents.remote import (
 )
 from llm_ocr.documents.remote.cache import (
     COPIES,
+    Budget,
     Fetched,
     FileCache,
     LocalCopy,
@@ -130,7 +131,8 @@ class RemoteListing:
                     async def fetch() -> None:
                         web = WebClient(self._options)
                         try:
-                            await web.fetch(source, "", file, Room(None))  # a list takes no room in the cache
+                            alone = Room(Budget(0, lambda: False))  # a list takes no room in the cache
+                            await web.fetch(source, "", file, alone)
                         finally:
                             await web.close()
 
