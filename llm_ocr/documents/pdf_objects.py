@@ -119,7 +119,7 @@ class Objects:
     """Objects among the first `MAX_OBJECTS`. `largest_image`: bytes of the largest decoded image.
 
     `resolution`: pixels per point of the finest image that is no small detail. `texts`: visible text objects
-    above the largest image. `covered` is set by `covered_text`.
+    above the largest image. `covered` is set by `hidden_text`.
     """
 
     rasters: list[Raster] = field(default_factory=list)
@@ -293,20 +293,6 @@ def _clip_bounds(handle: _Handle) -> tuple[float, float, float, float] | None:
             left, bottom = max(left, min(xs)), max(bottom, min(ys))
             right, top = min(right, max(xs)), min(top, max(ys))
     return (left, bottom, right, top) if count > 0 else None
-
-
-def texts_of_objects(page: pypdfium2.PdfPage, texts: Sequence[Placed], numbers: set[int]) -> dict[int, str]:
-    """Return the letters, digits, and signs of the text objects with these numbers."""
-    text_page, found = page.get_textpage(), {}
-    try:
-        for number in numbers:
-            size = pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, None, 0)
-            buffer = (pdfium.FPDF_WCHAR * (size // 2 + 1))()
-            pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, buffer, ctypes.sizeof(buffer))
-            found[number] = "".join(bytes(buffer).decode("utf-16-le", "replace").replace("\0", "").split())
-    finally:
-        text_page.close()
-    return found
 
 
 #: Limits of a page's links and of an address's bytes.
