@@ -15,7 +15,7 @@ import pytest
 
 import llm_ocr
 from llm_ocr import errors
-from llm_ocr.cli.flags import parse_flags
+from llm_ocr.cli.start import parse_flags
 from llm_ocr.config import models
 from llm_ocr.config.commands import all_commands, find_command
 from llm_ocr.config.fields import every_setting

@@ -11,112 +11,6 @@ Name = str | Path
 Secret = str | SecretStr
 
 
-class LedgerKeywords(TypedDict, total=False):
-    """Ledgers of pages; Pages for the model (engine hybrid)."""
-
-    max_failed_rate: float
-    max_unread: float | None
-    max_unsupported: float | None
-    verify: Literal["ink", "layer", "ocr"]
-    min_quality: float | None
-    model_threshold: float | None
-    model_share: float | None
-    lease_seconds: float | None
-    batch_id: Name | None
-
-
-class RemoteKeywords(TypedDict, total=False):
-    """Remote documents; Documents and pages."""
-
-    confinement: Literal["auto", "off"]
-    source_profile: Name | None
-    source_endpoint: Name | None
-    source_region: Name | None
-    source_cache: int
-    allow_private_addresses: bool
-    password: Secret | Iterable[Secret]
-    password_file: str | Path | None
-
-
-class DescribePromptKeywords(TypedDict, total=False):
-    """Figure descriptions; Stop conditions."""
-
-    max_cost: float | None
-    describe_prompt: str | None
-    describe_mode: Name
-    describe_model: Name | None
-    describe_classes: Name | Iterable[Name]
-    describe_known: Literal["ask", "keep"]
-    describe_max_tokens: int | None
-    describe_temperature: float | None
-
-
-class RayKeywords(TypedDict, total=False):
-    """Ray; Static shards."""
-
-    launch: Name | None
-    ray: Name | None
-    ray_workers: int | None
-    ray_gpus: float
-    shard_index: int
-    shard_count: int
-
-
-class DatasetKeywords(TypedDict, total=False):
-    """Dataset of page images; Documents and pages."""
-
-    seed: int
-    count_pages: Literal["auto", "exact", "estimate"]
-    dataset: Name | None
-    dataset_config: Name | None
-    dataset_split: Name
-    dataset_revision: Name | None
-    image_column: Name | None
-    id_column: Name | None
-    pages: str | None
-    only: Name | Iterable[Name]
-    max_pages_per_document: int | None
-    max_samples: int | None
-    pages_per_unit: int | None
-
-
-class ModelKeywords(RemoteKeywords, total=False):
-    """Prompts and results; Reading by region."""
-
-    text_layer: Literal["auto", "never"]
-    invisible_text: Literal["drop", "keep"]
-    ocr_language: Name | None
-    ocr_workers: int | None
-    ocr_memory: int
-    page_timeout: float
-    layout_first: Literal["auto", "always", "never"]
-    region_task: Name | Iterable[Name]
-    detector: Name | None
-    detector_revision: Name | None
-    detector_threshold: float
-    detector_device: str
-    detector_workers: int | None
-    detector_python: str | Path | None
-    mode: Name | None
-    prompt: str | None
-    max_tokens: int | None
-    temperature: float | None
-    crop: Name | Iterable[Name]
-    figures_from: Literal["auto", "model", "page", "none"]
-    rotate: Literal["auto", "never", "probe"]
-    anchor_text: int
-    guided: bool
-    ngram_processor: bool
-    headers: Literal["drop", "keep"]
-    fallback: Literal["none", "text-layer", "embedded"]
-    image_size: int | None
-    image_format: Literal["auto", "png", "jpeg"]
-    renderer: Literal["pdfium", "poppler"]
-    render_timeout: float
-    render_memory: int
-    render_workers: int | None
-
-
 class LogKeywords(TypedDict, total=False):
     """Output and logging; Workspace."""
 
@@ -130,17 +24,7 @@ class LogKeywords(TypedDict, total=False):
     workspace_region: Name | None
 
 
-class FilterKeywords(DatasetKeywords, LedgerKeywords, total=False):
-    """Document filters and samples; Dataset of page images."""
-
-    filter_language: Name | Iterable[Name]
-    filter_forms: bool
-    filter_spam: bool
-    filter_blank: bool
-    sample: int | None
-
-
-class VllmCommandKeywords(LogKeywords, total=False):
+class VllmKeywords(TypedDict, total=False):
     """vLLM server started by this run (engine vllm); Running servers and providers (engine server)."""
 
     price_per_hour: float | None
@@ -172,19 +56,376 @@ class VllmCommandKeywords(LogKeywords, total=False):
     server_wait: float | None
     price_in: float | None
     price_out: float | None
+
+
+class LedgerKeywords(TypedDict, total=False):
+    """Ledgers of pages; Pages for the model (engine hybrid)."""
+
+    max_unread: float | None
+    max_unsupported: float | None
+    verify: Literal["ink", "layer", "ocr"]
+    min_quality: float | None
+    model_threshold: float | None
+    model_share: float | None
+
+
+class PageMarkersKeywords(TypedDict, total=False):
+    """Documents and dataset."""
+
+    page_markers: bool
+    dataset_images: Literal["all", "figures", "none"]
+    describe_key: str | None
+
+
+class RayKeywords(TypedDict, total=False):
+    """Ray."""
+
+    ray: Name | None
+    ray_workers: int | None
+    ray_gpus: float
+
+
+class DescribePromptKeywords(TypedDict, total=False):
+    """Figure descriptions."""
+
+    describe_prompt: str | None
+    describe_mode: Name
+    describe_model: Name | None
+    describe_classes: Name | Iterable[Name]
+    describe_known: Literal["ask", "keep"]
+    describe_max_tokens: int | None
+    describe_temperature: float | None
+
+
+class EmbeddedKeywords(TypedDict, total=False):
+    """Embedded engine (engine embedded)."""
+
+    text_layer: Literal["auto", "never"]
+    invisible_text: Literal["drop", "keep"]
+    ocr_workers: int | None
+    ocr_memory: int
+    page_timeout: float
+
+
+class ModelKeywords(TypedDict, total=False):
+    """Prompts and results; Reading by region."""
+
+    layout_first: Literal["auto", "always", "never"]
+    region_task: Name | Iterable[Name]
+    detector: Name | None
+    detector_revision: Name | None
+    detector_threshold: float
+    detector_device: str
+    detector_workers: int | None
+    detector_python: str | Path | None
+    mode: Name | None
+    prompt: str | None
+    max_tokens: int | None
+    temperature: float | None
+    crop: Name | Iterable[Name]
+    figures_from: Literal["auto", "model", "page", "none"]
+    rotate: Literal["auto", "never", "probe"]
+    anchor_text: int
+    guided: bool
+    ngram_processor: bool
+    headers: Literal["drop", "keep"]
+    fallback: Literal["none", "text-layer", "embedded"]
+
+
+class WhichModelKeywords(TypedDict, total=False):
+    """Model (engine vllm and server)."""
+
     model: Name
     weights: Name | None
     revision: Name | None
     parser: Name | None
     chat_template: Name | None
+
+
+class RenderKeywords(TypedDict, total=False):
+    """Page rendering."""
+
+    image_size: int | None
+    image_format: Literal["auto", "png", "jpeg"]
+    renderer: Literal["pdfium", "poppler"]
+    render_timeout: float
+    render_memory: int
+    render_workers: int | None
+
+
+class RemoteKeywords(TypedDict, total=False):
+    """Remote documents."""
+
+    source_profile: Name | None
+    source_endpoint: Name | None
+    source_region: Name | None
+    source_cache: int
+    allow_private_addresses: bool
+
+
+class FilterKeywords(TypedDict, total=False):
+    """Document filters and samples."""
+
+    filter_language: Name | Iterable[Name]
+    filter_forms: bool
+    filter_spam: bool
+    filter_blank: bool
+    sample: int | None
+
+
+class DatasetKeywords(TypedDict, total=False):
+    """Dataset of page images; Documents and pages."""
+
+    seed: int
+    count_pages: Literal["auto", "exact", "estimate"]
+    dataset: Name | None
+    dataset_config: Name | None
+    dataset_split: Name
+    dataset_revision: Name | None
+    image_column: Name | None
+    id_column: Name | None
+    pages: str | None
+    only: Name | Iterable[Name]
+    max_pages_per_document: int | None
+    max_samples: int | None
+    pages_per_unit: int | None
+
+
+class FieldsPromptKeywords(TypedDict, total=False):
+    """Fields of documents."""
+
+    fields_prompt: Name | None
+    fields_max_tokens: int
+    passage_tokens: int
+
+
+class ViewKeywords(LogKeywords, total=False):
+    """Settings of `llm_ocr.view`."""
+
+    compare: Name | None
+
+
+class TransformKeywords(LogKeywords, RemoteKeywords, total=False):
+    """Settings of `llm_ocr.transform`."""
+
+    lease_seconds: float | None
+    shard_index: int
+    shard_count: int
+
+
+class AssembleKeywords(LogKeywords, PageMarkersKeywords, total=False):
+    """Settings of `llm_ocr.assemble`."""
+
+    launch: Name | None
+    max_failed_rate: float
+    follow: bool
+    lease_seconds: float | None
+    shard_index: int
+    shard_count: int
+    input: Name | None
+    pages_from: Name
+
+
+class RetryKeywords(LogKeywords, RenderKeywords, RemoteKeywords, total=False):
+    """Settings of `llm_ocr.retry_failed`."""
+
     engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
+    batch_id: Name | None
+    confinement: Literal["auto", "off"]
+    password: Secret | Iterable[Secret]
+    password_file: str | Path | None
+    below_quality: float | None
 
 
-class VllmKeywords(VllmCommandKeywords, ModelKeywords, total=False):
-    """vLLM server started by this run (engine vllm); Prompts and results."""
+class ExportKeywords(LogKeywords, RemoteKeywords, total=False):
+    """Settings of `llm_ocr.export`."""
+
+    confinement: Literal["auto", "off"]
+    format: Literal[
+        "alto",
+        "chunks",
+        "dataset",
+        "dolma",
+        "fields",
+        "hocr",
+        "html",
+        "json",
+        "jsonl",
+        "markdown",
+        "olmocr-bench",
+        "pdf",
+    ]
+    output_profile: Name | None
+    output_endpoint: Name | None
+    output_region: Name | None
+    source_paths: Literal["relative", "absolute"]
+    shard_size: int
+    max_page_error_rate: float
+    drop_over_error_rate: bool
+    only: Literal["balanced"] | None
+    chunk_size: int
+    chunk_overlap: int
+    tokenizer: Name | None
+    chunk_format: Literal["jsonl", "parquet"]
+    password: Secret | Iterable[Secret]
+    password_file: str | Path | None
+    ocr_language: Name | None
+    public: bool
 
 
-class SubmitKeywords(VllmKeywords, FilterKeywords, DescribePromptKeywords, total=False):
+class FieldsKeywords(VllmKeywords, LogKeywords, WhichModelKeywords, FieldsPromptKeywords, total=False):
+    """Settings of `llm_ocr.fields`."""
+
+    launch: Name | None
+    max_failed_rate: float
+    max_hours: float | None
+    max_cost: float | None
+    lease_seconds: float | None
+    shard_index: int
+    shard_count: int
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
+    batch_id: Name | None
+
+
+class DescribeKeywords(
+    VllmKeywords, LogKeywords, DescribePromptKeywords, EmbeddedKeywords, WhichModelKeywords, RayKeywords, total=False
+):
+    """Settings of `llm_ocr.describe`."""
+
+    launch: Name | None
+    max_failed_rate: float
+    max_hours: float | None
+    max_cost: float | None
+    follow: bool
+    lease_seconds: float | None
+    shard_index: int
+    shard_count: int
+    confinement: Literal["auto", "off"]
+    ocr_language: Name | None
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
+    batch_id: Name | None
+    input: Name | None
+    pages_from: Name
+
+
+class PlanKeywords(
+    ModelKeywords,
+    DatasetKeywords,
+    LogKeywords,
+    RenderKeywords,
+    EmbeddedKeywords,
+    WhichModelKeywords,
+    RemoteKeywords,
+    FilterKeywords,
+    total=False,
+):
+    """Settings of `llm_ocr.plan`."""
+
+    confinement: Literal["auto", "off"]
+    ocr_language: Name | None
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
+    batch_id: Name | None
+    password: Secret | Iterable[Secret]
+    password_file: str | Path | None
+
+
+class RepairKeywords(
+    VllmKeywords,
+    RetryKeywords,
+    ModelKeywords,
+    LedgerKeywords,
+    EmbeddedKeywords,
+    WhichModelKeywords,
+    RayKeywords,
+    total=False,
+):
+    """Settings of `llm_ocr.repair`."""
+
+    launch: Name | None
+    max_failed_rate: float
+    max_hours: float | None
+    max_cost: float | None
+    lease_seconds: float | None
+    shard_index: int
+    shard_count: int
+    ocr_language: Name | None
+    unbalanced: bool
+    max_pages: int | None
+    page_list: str | Path | None
+    give_up: bool
+
+
+class EstimateKeywords(
+    VllmKeywords,
+    ModelKeywords,
+    DatasetKeywords,
+    LogKeywords,
+    RenderKeywords,
+    EmbeddedKeywords,
+    WhichModelKeywords,
+    RemoteKeywords,
+    total=False,
+):
+    """Settings of `llm_ocr.estimate`."""
+
+    confinement: Literal["auto", "off"]
+    ocr_language: Name | None
+    password: Secret | Iterable[Secret]
+    password_file: str | Path | None
+    stage: Literal["extract", "describe", "assemble"]
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
+    hardware: Name | Iterable[Name]
+    shards: int
+    page_count: int | None
+    tokens_in: int | None
+    tokens_out: int | None
+    calibrate: bool
+    calibrate_seconds: float
+    calibrate_pages: int
+    live_prices: bool
+    platform_endpoint: Name | None
+    all_options: bool
+    json_output: bool
+
+
+class ReadPageKeywords(PlanKeywords, VllmKeywords, LedgerKeywords, RayKeywords, total=False):
+    """Settings of `llm_ocr.read_page`."""
+
+    launch: Name | None
+    max_failed_rate: float
+    lease_seconds: float | None
+    shard_index: int
+    shard_count: int
+
+
+class ExtractKeywords(ReadPageKeywords, total=False):
+    """Settings of `llm_ocr.extract`."""
+
+    max_hours: float | None
+    max_cost: float | None
+
+
+class RunKeywords(
+    PlanKeywords, VllmKeywords, DescribePromptKeywords, LedgerKeywords, PageMarkersKeywords, RayKeywords, total=False
+):
+    """Settings of `llm_ocr.run`."""
+
+    max_failed_rate: float
+    max_hours: float | None
+    max_cost: float | None
+    lease_seconds: float | None
+    stdout: bool
+
+
+class SubmitKeywords(
+    PlanKeywords,
+    VllmKeywords,
+    DescribePromptKeywords,
+    LedgerKeywords,
+    PageMarkersKeywords,
+    FieldsPromptKeywords,
+    total=False,
+):
     """Settings of `llm_ocr.submit`."""
 
     kube_context: Name | None
@@ -220,206 +461,15 @@ class SubmitKeywords(VllmKeywords, FilterKeywords, DescribePromptKeywords, total
     env: Name | Iterable[Name]
     time_limit: int | str | None
     attempts: int
+    max_cost: float | None
     wait: bool
     detach: bool
     dry_run: bool
+    max_failed_rate: float
     fields_schema: Name | None
-    fields_prompt: Name | None
-    fields_max_tokens: int
-    passage_tokens: int
-    page_markers: bool
-    dataset_images: Literal["all", "figures", "none"]
-    describe_key: str | None
     input: Name | None
     pages_from: Name
+    lease_seconds: float | None
     below_quality: float | None
     unbalanced: bool
     max_pages: int | None
-
-
-class EstimateKeywords(VllmKeywords, DatasetKeywords, total=False):
-    """Settings of `llm_ocr.estimate`."""
-
-    stage: Literal["extract", "describe", "assemble"]
-    hardware: Name | Iterable[Name]
-    shards: int
-    page_count: int | None
-    tokens_in: int | None
-    tokens_out: int | None
-    calibrate: bool
-    calibrate_seconds: float
-    calibrate_pages: int
-    live_prices: bool
-    platform_endpoint: Name | None
-    all_options: bool
-    json_output: bool
-
-
-class ViewKeywords(LogKeywords, total=False):
-    """Settings of `llm_ocr.view`."""
-
-    compare: Name | None
-
-
-class ExportKeywords(LogKeywords, RemoteKeywords, total=False):
-    """Settings of `llm_ocr.export`."""
-
-    format: Literal[
-        "alto",
-        "chunks",
-        "dataset",
-        "dolma",
-        "fields",
-        "hocr",
-        "html",
-        "json",
-        "jsonl",
-        "markdown",
-        "olmocr-bench",
-        "pdf",
-    ]
-    output_profile: Name | None
-    output_endpoint: Name | None
-    output_region: Name | None
-    source_paths: Literal["relative", "absolute"]
-    shard_size: int
-    max_page_error_rate: float
-    drop_over_error_rate: bool
-    only: Literal["balanced"] | None
-    chunk_size: int
-    chunk_overlap: int
-    tokenizer: Name | None
-    chunk_format: Literal["jsonl", "parquet"]
-    ocr_language: Name | None
-    public: bool
-
-
-class TransformKeywords(LogKeywords, total=False):
-    """Settings of `llm_ocr.transform`."""
-
-    lease_seconds: float | None
-    shard_index: int
-    shard_count: int
-    source_profile: Name | None
-    source_endpoint: Name | None
-    source_region: Name | None
-    source_cache: int
-    allow_private_addresses: bool
-
-
-class RepairKeywords(VllmKeywords, RayKeywords, LedgerKeywords, total=False):
-    """Settings of `llm_ocr.repair`."""
-
-    max_hours: float | None
-    max_cost: float | None
-    below_quality: float | None
-    unbalanced: bool
-    max_pages: int | None
-    page_list: str | Path | None
-    give_up: bool
-
-
-class RetryKeywords(LogKeywords, RemoteKeywords, total=False):
-    """Settings of `llm_ocr.retry_failed`."""
-
-    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
-    batch_id: Name | None
-    image_size: int | None
-    image_format: Literal["auto", "png", "jpeg"]
-    renderer: Literal["pdfium", "poppler"]
-    render_timeout: float
-    render_memory: int
-    render_workers: int | None
-    below_quality: float | None
-
-
-class FieldsKeywords(VllmCommandKeywords, total=False):
-    """Settings of `llm_ocr.fields`."""
-
-    launch: Name | None
-    max_failed_rate: float
-    max_hours: float | None
-    max_cost: float | None
-    lease_seconds: float | None
-    shard_index: int
-    shard_count: int
-    batch_id: Name | None
-    fields_prompt: Name | None
-    fields_max_tokens: int
-    passage_tokens: int
-
-
-class AssembleKeywords(LogKeywords, total=False):
-    """Settings of `llm_ocr.assemble`."""
-
-    launch: Name | None
-    max_failed_rate: float
-    follow: bool
-    lease_seconds: float | None
-    shard_index: int
-    shard_count: int
-    page_markers: bool
-    dataset_images: Literal["all", "figures", "none"]
-    describe_key: str | None
-    input: Name | None
-    pages_from: Name
-
-
-class DescribeKeywords(VllmCommandKeywords, RayKeywords, DescribePromptKeywords, total=False):
-    """Settings of `llm_ocr.describe`."""
-
-    max_failed_rate: float
-    max_hours: float | None
-    follow: bool
-    lease_seconds: float | None
-    confinement: Literal["auto", "off"]
-    text_layer: Literal["auto", "never"]
-    invisible_text: Literal["drop", "keep"]
-    ocr_language: Name | None
-    ocr_workers: int | None
-    ocr_memory: int
-    page_timeout: float
-    batch_id: Name | None
-    input: Name | None
-    pages_from: Name
-
-
-class ReadPageKeywords(VllmKeywords, FilterKeywords, RayKeywords, total=False):
-    """Settings of `llm_ocr.read_page`."""
-
-
-class ExtractKeywords(VllmKeywords, FilterKeywords, RayKeywords, total=False):
-    """Settings of `llm_ocr.extract`."""
-
-    max_hours: float | None
-    max_cost: float | None
-
-
-class PlanKeywords(LogKeywords, ModelKeywords, DatasetKeywords, total=False):
-    """Settings of `llm_ocr.plan`."""
-
-    model: Name
-    weights: Name | None
-    revision: Name | None
-    parser: Name | None
-    chat_template: Name | None
-    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
-    batch_id: Name | None
-    filter_language: Name | Iterable[Name]
-    filter_forms: bool
-    filter_spam: bool
-    filter_blank: bool
-    sample: int | None
-
-
-class RunKeywords(VllmKeywords, FilterKeywords, DescribePromptKeywords, total=False):
-    """Settings of `llm_ocr.run`."""
-
-    max_hours: float | None
-    page_markers: bool
-    dataset_images: Literal["all", "figures", "none"]
-    describe_key: str | None
-    ray: Name | None
-    ray_workers: int | None
-    ray_gpus: float
-    stdout: bool

@@ -407,7 +407,11 @@ def _complaint(settings: Mapping[str, Setting], given: Mapping[str, Given], deta
     return f"{shown}: {demand}{did_you_mean(str(value).lower(), setting.choices) if setting.choices else ''}"
 
 
-def sources_keyword(sources: str | Path | Iterable[str | Path]) -> dict[str, object]:
+#: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
+Sources = str | Path | Iterable[str | Path]
+
+
+def sources_keyword(sources: Sources) -> dict[str, object]:
     """Return the keyword of one or several sources; none without sources, so that variables and files count."""
     named = [sources] if isinstance(sources, str | Path) else list(sources)
     return {"sources": tuple(map(str, named))} if named else {}
