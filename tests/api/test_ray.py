@@ -243,21 +243,21 @@ def test_describe_gives_the_same_captions(cluster, nodes, documents, server, loc
 
 
 def deadly() -> type[Worker]:
-    """A worker that dies when it takes the first unit of the plan; in a function, so that Ray sends its code."""
+    """A worker that dies when it has read the first unit of the plan; in a function, so that Ray sends its code."""
 
     class Deadly(Worker):
         def _run(self):
-            from llm_ocr.scheduling.leases import Claim, Leases
+            from llm_ocr.stages.sharing import Sharing
 
-            taken = Leases._taken
+            publish = Sharing.publish
 
-            def dying(leases, lease):
-                outcome = taken(leases, lease)
-                if lease.unit == "0001-000000" and outcome is Claim.OURS:
+            def dying(share, unit, *rows):
+                if unit == "0001-000000":
+                    time.sleep(2)  # the other units of this worker are published meanwhile
                     os._exit(1)
-                return outcome
+                publish(share, unit, *rows)
 
-            Leases._taken = dying
+            Sharing.publish = dying
             super()._run()
 
     return Deadly
