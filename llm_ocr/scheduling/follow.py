@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
-from llm_ocr.scheduling.scanner import Claimed, Groups, PlannedItems, Units, UnitScanner, Wait
+from llm_ocr.scheduling.scanner import Groups, PlannedItems, Units, UnitScanner, Wait
 from llm_ocr.scheduling.shards import Sharded
 from llm_ocr.storage import ObjectStore
 
@@ -179,8 +179,8 @@ def followed(
     """
     while True:
         step = taking.step()
-        if isinstance(step, Claimed):
-            yield step.place
+        if isinstance(step, int):
+            yield step
         elif ready and ready.missing and (fresh := ready.look()):
             taking.freshen(fresh)
             pauses.came()

@@ -215,13 +215,6 @@ _LUCK_OF_A_LOOK = 0.45  # allows one more try
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    """Unit that this worker holds now."""
-
-    place: int
-
-
-@dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing is free. A held unit may become free after this number of seconds.
 
@@ -298,13 +291,13 @@ class UnitScanner:
         self._by_sample = False
         self._sample = max(len(self._groups.members) // _SHARE, _LEAST_SAMPLE)
 
-    def step(self) -> Claimed | Wait | Exhausted:
-        """Return the next action."""
+    def step(self) -> int | Wait | Exhausted:
+        """Return the place of a unit that this worker holds now, or what to do without one."""
         while not self._leases.closed:
             place = self._candidate()
             if place is not None:
                 if self._take(place):
-                    return Claimed(place)
+                    return place
             elif self._to_look and not self._sampled():
                 self._look(self._to_look.popleft())
             else:

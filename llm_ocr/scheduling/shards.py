@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from llm_ocr.errors import UsageError
 from llm_ocr.scheduling.leases import is_lease
-from llm_ocr.scheduling.scanner import Claimed, Exhausted, PlannedUnits, Units
+from llm_ocr.scheduling.scanner import Exhausted, PlannedUnits, Units
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.publish import is_done
 
@@ -224,8 +224,8 @@ class Sharded:
         """Note that these places can be processed now."""
         self._free.extend(place for place in places if place in self._shard)
 
-    def step(self) -> Claimed | Exhausted:
-        """Return the next action."""
+    def step(self) -> int | Exhausted:
+        """Return the place of the next unit of the share."""
         while self._free:
             place = self._free.popleft()
             name = self._units.name(place)
@@ -233,7 +233,7 @@ class Sharded:
                 continue
             self._done.add(name)
             if not is_done(self._workspace, self._stage, self._key, name):
-                return Claimed(place)
+                return place
         return Exhausted(0)
 
 

@@ -34,7 +34,7 @@ from llm_ocr.stages.model_choice import page_model, page_profile
 from llm_ocr.stages.readers import Reading, Verifier, limits_of, ocr_language, reading
 from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
 from llm_ocr.stages.servers import ModelState
-from llm_ocr.stages.sharing import Expected, Sharing, begin, repair_command, sharing, split_of
+from llm_ocr.stages.sharing import Expected, begin, repair_command, sharing, split_of
 from llm_ocr.types import (
     Attempt,
     BlockKind,
@@ -113,10 +113,18 @@ async def extract(job: Job[ReadingCommand]) -> None:
         expected = await asyncio.to_thread(begin, job, split, EXTRACT, count)
         repair = next((one.repair for one in own if one.repair and claim.folder != claim.key), None)
         async with sharing(job, split, claim) as share:
+            encoding = asyncio.Lock()  # encoding takes several times the images' size in memory
+
+            async def publish(unit: Unit, rows: Sequence[PageRecord]) -> None:
+                async with encoding:
+                    data = await asyncio.to_thread(pages_to_parquet, rows)
+                    await asyncio.to_thread(release_memory)
+                await asyncio.to_thread(share.publish, unit.id, data, pages_summary(unit, rows))
+
             stage = Extract(
                 pages,
                 ready,
-                _publisher(share),
+                publish,
                 progress,
                 caps_of(settings),
                 expected.estimated,
@@ -639,21 +647,6 @@ def _with_images(record: PageRecord, data: Sequence[bytes]) -> PageRecord:
     image = replace(record.image, data=next(left)) if record.image else None
     figures = tuple(replace(figure, image=replace(figure.image, data=next(left))) for figure in record.figures)
     return replace(record, image=image, figures=figures)
-
-
-# Publication.
-
-
-def _publisher(share: Sharing) -> Callable[[Unit, Sequence[PageRecord]], Awaitable[None]]:
-    encoding = asyncio.Lock()  # encoding takes several times the images' size in memory
-
-    async def publish_unit(unit: Unit, pages: Sequence[PageRecord]) -> None:
-        async with encoding:
-            data = await asyncio.to_thread(pages_to_parquet, pages)
-            await asyncio.to_thread(release_memory)
-        await asyncio.to_thread(share.publish, unit.id, data, pages_summary(unit, pages))
-
-    return publish_unit
 
 
 # Starting the servers during planning.

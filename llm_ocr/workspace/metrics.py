@@ -7,7 +7,7 @@ Markers record published work. These files record paid work, including failed at
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any
 
@@ -85,11 +85,6 @@ def write_spending(workspace: Workspace, spending: Spending) -> None:
     workspace.store.put(f"{FOLDER}{spending.worker}-{spending.stage}.json", codec.dump(asdict(spending)))
 
 
-def spendings(workspace: Workspace) -> Iterator[Spending]:
-    """Yield the spending of all workers that have started, ordered by name. Files of other versions are skipped."""
-    yield from Records(workspace).read()
-
-
 class Records:
     """Files of all workers, for repeated reading. Unchanged files are not fetched again."""
 
@@ -98,7 +93,9 @@ class Records:
         self._known: dict[str, tuple[str, Spending | None]] = {}  # by key: the object's version and its content
 
     def read(self) -> list[Spending]:
-        """Return the current spending of all workers, as `spendings` does.
+        """Return the current spending of all workers that have started, ordered by name.
+
+        Files of other versions are skipped.
 
         Raises:
             StorageError: the store could not be read.

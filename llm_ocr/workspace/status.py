@@ -35,7 +35,7 @@ from llm_ocr.workspace.keys import (
     stage_keys,
     stages_in,
 )
-from llm_ocr.workspace.metrics import Spending, hours_cost, pages_per_second, spendings, total_cost
+from llm_ocr.workspace.metrics import Records, Spending, hours_cost, pages_per_second, total_cost
 from llm_ocr.workspace.publish import check_conserved, done_units, iter_markers, objects
 from llm_ocr.workspace.summaries import (
     BINS,
@@ -433,7 +433,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         skipped=totals.skipped,
         filtered=counts_of(found),
         filtered_examples=examples_of(found),
-        workers=tuple(spendings(workspace)),
+        workers=tuple(Records(workspace).read()),
         estimated=totals.estimated > extracted.estimated,
         model=str(key_settings(workspace, EXTRACT, keys[EXTRACT] or "", known).get("reader", {}).get("model") or ""),
         quality=tuple(count - again.bins[place] for place, count in enumerate(extracted.bins) if any(extracted.bins)),

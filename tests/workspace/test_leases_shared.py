@@ -14,7 +14,7 @@ import pytest
 from leasing import BEAT, KEY, SECONDS, STAGE, Clock, done, leased, leases_left, named, publish, search, worker
 
 from llm_ocr.scheduling.leases import Holder, Leases, lease_key
-from llm_ocr.scheduling.scanner import Claimed, Exhausted, Groups, PlannedUnits, UnitScanner, Wait
+from llm_ocr.scheduling.scanner import Exhausted, Groups, PlannedUnits, UnitScanner, Wait
 from llm_ocr.storage import open_store
 from llm_ocr.workspace import generations
 from llm_ocr.workspace.generations import read_units
@@ -36,10 +36,10 @@ def clock():
 def all_found(searching, leases, store, units):
     """Does all that is found, until nothing is free; the places, and the step that ended it."""
     places = []
-    while isinstance(step := searching.step(), Claimed):
-        places.append(step.place)
-        assert publish(store, units.name(step.place), "1")
-        leases.release(units.name(step.place))
+    while isinstance(step := searching.step(), int):
+        places.append(step)
+        assert publish(store, units.name(step), "1")
+        leases.release(units.name(step))
     return places, step
 
 
@@ -69,7 +69,7 @@ def test_workers_start_at_different_places_and_follow_the_plan(clock):
     begins = set()
     for seed in range(10):
         _, searching = search(MemoryStore(), clock, units, seed)
-        places = [searching.step().place for _ in range(5)]
+        places = [searching.step() for _ in range(5)]
         assert places == list(range(places[0], places[0] + 5))
         begins.add(places[0])
     assert len(begins) == 10
@@ -140,7 +140,7 @@ def test_workers_share_a_folder(ticking, tmp_path):
 def test_units_of_dead_workers_are_processed_in_the_same_run(clock):
     store, units = MemoryStore(), named(60)
     dead, dying = search(store, clock, units, 1)
-    held = {dying.step().place for _ in range(5)}
+    held = {dying.step() for _ in range(5)}
     leases, searching = search(store, clock, units, 2)
     places, step = all_found(searching, leases, store, units)
     assert sorted({*places, *held}) == list(range(60))
@@ -161,9 +161,9 @@ def test_units_of_dead_workers_are_processed_in_the_same_run(clock):
 def test_a_lease_since_an_old_look_is_no_sign_of_life(clock):
     store, units = MemoryStore(), named(2)
     leases, searching = search(store, clock, units, 1)
-    place = searching.step().place
+    place = searching.step()
     _, dying = search(store, clock, units, 2)
-    assert dying.step() == Claimed(1 - place)
+    assert dying.step() == 1 - place
     for _ in range(4):
         clock.advance(BEAT)
         leases.beat()
@@ -173,7 +173,7 @@ def test_a_lease_since_an_old_look_is_no_sign_of_life(clock):
     while isinstance(step := searching.step(), Wait):
         waited += step.seconds
         clock.advance(step.seconds)
-    assert step == Claimed(1 - place)
+    assert step == 1 - place
     assert waited >= SECONDS
 
 
@@ -183,7 +183,7 @@ def test_a_dead_fleet_is_not_taken_for_a_live_one(clock):
         if place % 100:
             publish(store, units.name(place), "1")
     fleet, dying = search(store, clock, units, 1)
-    while isinstance(dying.step(), Claimed):
+    while isinstance(dying.step(), int):
         pass
     leases, searching = search(store, clock, units, 2)
     places, step = all_found(searching, leases, store, units)
@@ -200,7 +200,7 @@ def test_a_dead_fleet_is_not_taken_for_a_live_one(clock):
 def test_worker_leaves_and_gives_count_when_others_hold_all(clock):
     store, units = MemoryStore(), named(10)
     holder, holding = search(store, clock, units, 1)
-    while isinstance(holding.step(), Claimed):
+    while isinstance(holding.step(), int):
         pass
 
     class Watching(Leases):
@@ -359,7 +359,7 @@ def test_lost_unit_is_done_by_another_and_not_by_its_loser(clock):
     while isinstance(step, Wait):
         clock.advance(step.seconds)
         step = searching.step()
-    assert step == Claimed(0)
+    assert step == 0
     zombie.beat()
     assert not zombie.holds(units.name(0))
     assert leases.holds(units.name(0))
@@ -396,8 +396,8 @@ class Fleet:
         member.leases.beat()
 
     def take(self, member):
-        if len(member.units) < 3 and isinstance(step := member.searching.step(), Claimed):
-            member.units.append(self.units.name(step.place))
+        if len(member.units) < 3 and isinstance(step := member.searching.step(), int):
+            member.units.append(self.units.name(step))
 
     def finish(self, member):
         if not member.units:

@@ -14,12 +14,12 @@ from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.metrics import (
     COUNTS,
     MOST,
+    Records,
     Sample,
     Series,
     Spending,
     all_series,
     merged,
-    spendings,
     thinned,
     write_series,
     write_spending,
@@ -90,7 +90,7 @@ def test_series_round_trip(workspace):
 def test_totals_ignore_series_files(workspace):
     write_spending(workspace, Spending("w", "extract", items=3))
     write_series(workspace, Series("w", "extract", began=1.0, samples=(Sample(1.0, ok=3),)))
-    assert [one.items for one in spendings(workspace)] == [3]
+    assert [one.items for one in Records(workspace).read()] == [3]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_invalid_series_files_are_skipped(workspace, value):
     write_series(workspace, Series("good", "extract", began=1.0, samples=(Sample(1.0, ok=1),)))
     write_spending(workspace, Spending("good", "extract", items=1))
     assert [one.worker for one in all_series(workspace)] == ["good"]
-    assert sum(one.items for one in spendings(workspace)) == 1
+    assert sum(one.items for one in Records(workspace).read()) == 1
 
 
 def test_many_workers_series_are_read_thinned(workspace):
@@ -176,4 +176,4 @@ def test_elsewhere_both_are_written_while_the_stage_runs(monkeypatch):
     puts, workspace = _recorded(MemoryStore(), engine=True, begun=lambda puts: puts[series])
     assert puts["metrics/w-extract.json"] > puts[series] > 1
     assert [one.items for one in all_series(workspace)] == [2]
-    assert [one.items for one in spendings(workspace)] == [2]
+    assert [one.items for one in Records(workspace).read()] == [2]
