@@ -58,14 +58,41 @@ async def _transform(
     source = await key_before(job, EXTRACT)
     claim = Claim(workspace, stage, {"extract": source, "version": version})
     key = await asyncio.to_thread(claim.take)
-    stage_function = _StageFunction(function, stage, lambda: bool(done_units(workspace, stage, key)))
+    proven = False  # whether the function has returned a page
+
+    def changed(page: PageRecord) -> PageRecord:
+        """Return the new row. If the function raises, nothing of the page is kept, because it may be confidential."""
+        nonlocal proven
+        try:
+            made = function(page)
+            before, after = ((one.page_id, one.document_id, one.dataset_index) for one in (page, made))
+            if after != before:
+                raise ValueError("the function returned the row of another page")
+        except PageFailure as failure:  # raised on purpose
+            return _without_content(page, failure.reason, failure.detail)
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            # Without the message, which may contain text of the page.
+            detail = f"{stage}: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
+            # For its first page, here or elsewhere: the function would probably raise for every page.
+            proven = proven or bool(done_units(workspace, stage, key))
+            if not proven:
+                raise StageError(
+                    f"{detail}, for its first page ({page.source}, page {page.page_number}): {error}",
+                    hint="Nothing of this unit was stored. Correct the function and run the stage again. To record a "
+                    "page as failed on purpose, raise llm_ocr.errors.PageFailure(reason, detail).",
+                ) from error
+            return _without_content(page, Reason.STAGE_ERROR, detail)
+        proven = True
+        return made
+
     progress.begin(stage, 0, Counts())
     async with sharing(job, await split_of(job, stage), claim) as share:
 
         def transformed(unit: Unit) -> Sequence[Status]:
             marker = standing_marker(workspace, EXTRACT, source, unit.id)
             rows = pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.ALL)
-            pages = [stage_function(page) for page in rows]
+            pages = [changed(page) for page in rows]
             share.publish(unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
             return [page.status for page in pages]
 
@@ -78,50 +105,6 @@ async def _transform(
     progress.end()
     await asyncio.to_thread(workspace.flush)
     return Run(workspace, worked)
-
-
-class _StageFunction:
-    """The user's function. Its exceptions become failed rows, except before the first page that it returns.
-
-    Args:
-        function: The user's function.
-        stage: The name of the stage.
-        has_units: Returns whether the stage has published units, here or elsewhere.
-    """
-
-    def __init__(self, function: PageFunction, stage: str, has_units: Callable[[], bool]) -> None:
-        self._function = function
-        self._stage = stage
-        self._has_units = has_units
-        self._proven = False
-
-    def __call__(self, page: PageRecord) -> PageRecord:
-        """Return the new row. If the function raises, nothing of the page is kept, because it may be confidential.
-
-        Raises:
-            StageError: The function raised for its first page, so it would probably raise for every page.
-        """
-        try:
-            made = self._function(page)
-            before, after = ((one.page_id, one.document_id, one.dataset_index) for one in (page, made))
-            if after != before:
-                raise ValueError("the function returned the row of another page")
-        except PageFailure as failure:  # raised on purpose
-            return _without_content(page, failure.reason, failure.detail)
-        except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            # Without the message, which may contain text of the page.
-            detail = f"{self._stage}: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
-            self._proven = self._proven or self._has_units()
-            if not self._proven:
-                raise StageError(
-                    f"{detail}, for its first page ({page.source}, page {page.page_number}): {error}",
-                    hint="Nothing of this unit was stored. Correct the function and run the stage again. To record a "
-                    "page as failed on purpose, raise llm_ocr.errors.PageFailure(reason, detail).",
-                ) from error
-            return _without_content(page, Reason.STAGE_ERROR, detail)
-        self._proven = True
-        return made
 
 
 def _without_content(page: PageRecord, reason: Reason, detail: str) -> PageRecord:
