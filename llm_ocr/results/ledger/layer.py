@@ -51,6 +51,8 @@ _ENOUGH_NAMES = 0.1
 _LEAST_LINE, _MOSTLY = 10, 0.75
 #: Fewest letters of a word that stands for another, and similarity from which it is the same word, misread.
 _REPLACED, _SIMILAR = 4, 0.5
+#: Units in lower case. Those of one quantity differ in one letter.
+_UNIT = re.compile("[mkcdn\u03bch]?(?:g|m|l|s|mol|w|v)|h|min|t")
 #: Least share of a page with a lost or wrong word, above the limit of a page that balances.
 _LEAST_SHARE = 0.002
 #: A word, which is longer than the symbols of a formula, such as `x12` and `sin`.
@@ -123,12 +125,13 @@ def compare_with_layer(
         invented -= round(sum(letters for _, letters in unseen) / FEWEST)
     # A symbol, which is no word, may be written as one.
     added = [word for word, end, start in _only_in(own_words, words) if not printed[end:start].strip()]
-    alone = _replaced(every, in_layer, layer, in_answer) + [Span(word.block, *word.place) for word in added]
+    layer_words = _words([(0, chunk) for chunk in layer], in_answer)
+    alone = _replaced(own_words, layer_words) + [Span(word.block, *word.place) for word in added]
     alone = [span for span in alone if span.block in numbers]
     least = _LEAST_SHARE if alone else 0.0
     share = max(least, invented / letters, sum(span.end - span.start for span in alone) / letters)
     unknown = {(word.block, word.place[0]) for word in own_words if not word.found}
-    left = {word.text for word in _words([(0, chunk) for chunk in layer], in_answer) if not word.found}
+    left = {word.text for word in layer_words if not word.found}
     return unread, Unsupported(share, [*spans, *alone, *_unknown_facts(lines, own, unknown, left)])
 
 
@@ -250,40 +253,35 @@ def _only_in(words: Sequence[_Word], others: Sequence[_Word]) -> list[tuple[_Wor
     return result
 
 
-def _replaced(
-    every: Sequence[tuple[int, Chunk]],
-    in_layer: Sequence[Sequence[int]],
-    layer: Sequence[Chunk],
-    in_answer: Sequence[Sequence[int]],
-) -> list[Span]:
-    """Return the places of words that stand for another word of the layer, which the answer lacks.
+def _replaced(words: Sequence[_Word], others: Sequence[_Word]) -> list[Span]:
+    """Return the places of words that stand for another word of the other text, which lacks them.
 
-    Both have the same two words on each side. A similar word is the same one, misread.
+    Both have the same two words on each side.
     """
-    words = [
-        (word, flag)
-        for chunk, flags in zip(layer, in_answer, strict=True)
-        for word, flag in zip(chunk.words, flags, strict=True)
-    ]
-    between: dict[tuple[str, ...], str] = {}
-    for number, (word, flag) in enumerate(words[2:-2], 2):
-        beside = [words[number + step] for step in (-2, -1, 1, 2)]
-        if not flag and all(found for _, found in beside) and word.isalpha():
-            between[tuple(near for near, _ in beside)] = word
-    placed = [
-        (word, flag, block, place)
-        for (block, chunk), flags in zip(every, in_layer, strict=True)
-        for word, flag, place in zip(chunk.words, flags, chunk.places, strict=True)
-    ]
+    between = {}
+    for at, other in enumerate(others[2:-2], 2):
+        around = (*others[at - 2 : at], *others[at + 1 : at + 3])
+        if not other.found and all(word.found for word in around):
+            between[tuple(word.text for word in around)] = other.text
     spans = []
-    for number, (word, flag, block, place) in enumerate(placed[2:-2], 2):
-        if flag or not word.isalpha() or len(word) < _REPLACED:
+    for at, word in enumerate(words[2:-2], 2):
+        if word.found:
             continue
-        before, last, following, after = (placed[number + step][0] for step in (-2, -1, 1, 2))
-        other = between.get((before, last, following, after), "")
-        if len(other) >= _REPLACED and SequenceMatcher(None, word, other, autojunk=False).ratio() < _SIMILAR:
-            spans.append(Span(block, *place))
+        around = (*words[at - 2 : at], *words[at + 1 : at + 3])
+        instead = between.get(tuple(near.text for near in around), "")
+        if instead and _is_other(word.text, instead, after_number=around[1].text[-1].isdecimal()):
+            spans.append(Span(word.block, *word.place))
     return spans
+
+
+def _is_other(word: str, instead: str, *, after_number: bool) -> bool:
+    """Return whether two words differ by more than a misread letter: also two numbers, and two units."""
+    if word.isdecimal() and instead.isdecimal():
+        return len(word) < DIGITS  # longer ones are compared apart
+    if after_number and _UNIT.fullmatch(word) and _UNIT.fullmatch(instead):
+        return True
+    is_long = word.isalpha() and instead.isalpha() and min(len(word), len(instead)) >= _REPLACED
+    return is_long and SequenceMatcher(None, word, instead, autojunk=False).ratio() < _SIMILAR
 
 
 def optional_lines(lines: Sequence[tuple[str, Box]], attempt: Attempt, texts: Sequence[BlockText]) -> list[bool]:

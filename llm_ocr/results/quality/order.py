@@ -126,7 +126,10 @@ class Visit(NamedTuple):
 
 
 def visits_of(matches: Matches, texts: Sequence[BlockText]) -> list[Visit]:
-    """Return the lines of which the answer has most, in the order of the answer; none that the page repeats."""
+    """Return the lines of which the answer has most, in the order of the answer; none that the page repeats.
+
+    A shorter line is one if it is the whole text of a block, such as a heading.
+    """
     answer, page, own, ends = matches.answer, matches.page, matches.words, matches.ends
     word_starts = list(accumulate((len(word) for _, word, _ in own), initial=0))
     parts = []
@@ -157,7 +160,8 @@ def visits_of(matches: Matches, texts: Sequence[BlockText]) -> list[Visit]:
     result = []
     for visit, size in found:
         start, end = ends[visit.line - 1] if visit.line else 0, ends[visit.line]
-        if end - start >= _LEAST_LINE and size >= _MOST_OF_LINE * (end - start):
+        is_whole = end - start == size == sum(len(chunk.letters) for chunk in texts[visit.block].chunks)
+        if (end - start >= _LEAST_LINE or is_whole) and size >= _MOST_OF_LINE * (end - start):
             text = page[start:end]
             if page.find(text) == page.rfind(text):
                 result.append(visit)

@@ -839,6 +839,20 @@ def test_a_word_in_place_of_another_counts(paper, read, notice, status):
 
 
 @pytest.mark.parametrize(
+    ("printed", "written", "place"),
+    [("5 mg of it", "5 g of it", "g"), ("dose of 5 mg", "dose of 8 mg", "8"), ("5 mg of it", "5 mq of it", "")],
+)
+def test_another_unit_or_digit_counts(paper, read, printed, written, place):
+    text = "The surgeon of the harbor gave a dose of 5 mg of it to the pilot of each vessel."
+    page = layered(paper, [(text, Box(0.1, 0.4, 0.9, 0.42))])
+    changed = text.replace(printed, written)
+    answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, changed),))
+    attempt, _, ledger = rated(page, answer, FITTED, transcribed=True)
+    assert [changed[span.start : span.end] for span in ledger.unsupported] == ([place] if place else [])
+    assert attempt.reason is (Reason.UNSUPPORTED if place else None)
+
+
+@pytest.mark.parametrize(
     ("printed", "written", "reason"),
     [
         ("met at the custom house", "met not at the custom house", Reason.UNSUPPORTED),
@@ -1049,6 +1063,14 @@ def test_text_in_the_wrong_order_is_degraded_at_its_place(paper, read, verify, o
         assert place[10:-10] in blocks[span.block].text[span.start : span.end] and ledger.unsupported_share == 0
     else:
         assert (attempt.status, quality.parts["placed"], ledger.unsupported) == (Status.OK, 1, ())
+
+
+def test_exchanged_headings_are_out_of_order(paper, read):
+    parts = (_HARBOR[:3], ("Schooners of 1871",), _HARBOR[3:6], ("The smaller boats",), _HARBOR[6:])
+    page = layered(paper, stacked([line for part in parts for line in part]))
+    for order, status in (((0, 1, 2, 3, 4), Status.OK), ((0, 3, 2, 1, 4), Status.DEGRADED)):
+        blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, " ".join(parts[at])) for at in order)
+        assert rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is status
 
 
 def test_paragraphs_with_a_short_last_line_have_an_order(paper, read):
