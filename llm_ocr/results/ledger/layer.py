@@ -98,7 +98,8 @@ def compare_with_layer(
     place = dict(zip((number for number, free in enumerate(is_optional) if not free), starts, strict=False))
     lost = {place[number]: letters for number, letters in skipped.items() if number in place} | lost
     words, own_words = _words([(0, chunk) for chunk in wanted], in_answer), _words(every, in_layer)
-    gone = [word for word, _, _ in _only_in(words, own_words)]
+    # A word at the start of a line may be the end of a divided one.
+    gone = [word for word, _, _ in _only_in(words, own_words) if not _begins_line(printed, word.place[0])]
     if lacking or lost or gone:
         parts = [(first, last) for _, first, last, _ in lacking] + [word.place for word in gone]
         boxes = [
@@ -184,25 +185,28 @@ def _lost_lines(
     The lines before and after are found, so that the lines were left out, and are no part of something else that the
     answer lacks. Lines are misread if the answer has as many letters in one place that the layer lacks: `strange`.
     """
-    sizes = [[0, 0, 0] for _ in starts]  # letters, those not found, and words of each line
+    sizes = [[0, 0, 0, 0] for _ in starts]  # letters and those not found, words and those of letters not found
     line = 0
     for chunk, flags in zip(wanted, found, strict=True):
         for word, (at, _), flag in zip(chunk.words, chunk.places, flags, strict=True):
             while line + 1 < len(starts) and at >= starts[line + 1]:
                 line += 1
-            letters, lacking, words = sizes[line]
-            sizes[line] = [letters + len(word), lacking + len(word) * (not flag), words + 1]
-    shown = [number for number, (letters, _, _) in enumerate(sizes) if letters]
+            letters, lacking, words, lost_words = sizes[line]
+            lost_words += not flag and word.isalpha()
+            sizes[line] = [letters + len(word), lacking + len(word) * (not flag), words + 1, lost_words]
+    shown = [number for number, (letters, *_) in enumerate(sizes) if letters]
     is_lost = {number: _MOSTLY * sizes[number][0] <= sizes[number][1] for number in shown}
     lost: dict[int, int] = {}
     for whole, group in groupby(enumerate(shown), key=lambda item: is_lost[item[1]]):
         (first, _), *_ = some = list(group)
-        rows = [number for _, number in some]
-        letters, words = (sum(sizes[number][of] for number in rows) for of in (1, 2))
+        rows = [sizes[number] for _, number in some]
+        letters, lacking = (sum(row[of] for row in rows) for of in (0, 1))
+        # Numbers and labels of a chart, which are in no text, are lines without words.
+        is_text = max(row[3] for row in rows) > 1 or (len(rows) == 1 and lacking == letters and rows[0][2] > 1)
         around = (*shown[max(0, first - 1) : first], *shown[first + len(rows) : first + len(rows) + 1])
         beside = all(2 * sizes[other][1] <= sizes[other][0] for other in around)
-        if whole and words > 1 and letters >= max(_LEAST_LINE, strange + 1) and beside:
-            lost |= {starts[number]: sizes[number][1] for number in rows}
+        if whole and is_text and letters >= max(_LEAST_LINE, strange + 1) and beside:
+            lost |= {starts[number]: sizes[number][1] for _, number in some}
     return lost
 
 
@@ -226,6 +230,10 @@ def _words(chunks: Sequence[tuple[int, Chunk]], found: Sequence[Sequence[int]]) 
     return [_Word(number, *word) for number, word in enumerate(words)]
 
 
+def _begins_line(text: str, start: int) -> bool:
+    return not text[text.rfind("\n", 0, start) + 1 : start].strip()
+
+
 def _only_in(words: Sequence[_Word], others: Sequence[_Word]) -> list[tuple[_Word, int, int]]:
     """Return the words that the other text lacks between two words on each side that follow each other there.
 
@@ -241,14 +249,15 @@ def _only_in(words: Sequence[_Word], others: Sequence[_Word]) -> list[tuple[_Wor
         for at in range(2, len(texts) - 1)
         if others[at - 2].block == others[at + 1].block
     }
-    as_here = {tuple(texts[at - 2 : at + 3]) for at in range(2, len(texts) - 2)}  # found in another place
+    # There, the other text has this word, which was found in another place, or another one.
+    apart = {(*texts[at - 2 : at], *texts[at + 1 : at + 3]) for at in range(2, len(texts) - 2)}
     result = []
     for at in lacking:
         around = [*words[at - 2 : at], *words[at + 1 : at + 3]]
-        there = together.get(tuple(word.text for word in around), 0)
-        is_here = tuple(word.text for word in words[at - 2 : at + 3]) in as_here
+        beside = tuple(word.text for word in around)
+        there = together.get(beside, 0)
         is_one_text = around[0].block == around[-1].block and all(word.found for word in around)
-        if there and is_one_text and not is_here:
+        if there and is_one_text and beside not in apart:
             result.append((words[at], others[there - 1].place[1], others[there].place[0]))
     return result
 
