@@ -36,7 +36,7 @@ check: lint
 
 # A real vLLM on the CPU, with tiny random models, in an environment of its own (x86-64 Linux; 2.5 GB, two minutes).
 test-vllm: .venv/.dev vllm-environment
-	LLM_OCR_REQUIRE="$${LLM_OCR_REQUIRE:+$$LLM_OCR_REQUIRE,}vllm" $(PYTEST) tests/vllm
+	LLM_OCR_REQUIRE="$${LLM_OCR_REQUIRE:+$$LLM_OCR_REQUIRE,}vllm" $(PYTEST) -n 2 --dist loadfile tests/vllm
 
 .PHONY: vllm-environment
 vllm-environment: .venv/bin/python

@@ -3,13 +3,13 @@
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Never, Unpack
 
 from llm_ocr.config import models
 from llm_ocr.config.fields import lists_settings
-from llm_ocr.config.loading import settings_from, sources_keyword
+from llm_ocr.config.loading import Sources, settings_from, sources_keyword
 from llm_ocr.config.models import PipelineCommand
 from llm_ocr.errors import UsageError
 from llm_ocr.exporting import Exported
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
         TransformKeywords,
         ViewKeywords,
     )
-
-
-Sources = str | Path | Iterable[str | Path]
 
 
 class Bars(Silent):

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from llm_ocr.config.environment import cores
 from llm_ocr.config.fields import lists_settings
 from llm_ocr.config.groups import EMBEDDED, HYBRID, SERVER, VLLM
-from llm_ocr.config.loading import settings_from, sources_keyword
+from llm_ocr.config.loading import Sources, settings_from, sources_keyword
 from llm_ocr.config.models import EstimateSettings, ExtractSettings, PlanSettings
 from llm_ocr.costs.comparison import (
     EMBEDDED_HERE,
@@ -52,8 +52,6 @@ from llm_ocr.workspace.stored import stored_settings, workspace_options
 if TYPE_CHECKING:
     from llm_ocr.config.keywords import EstimateKeywords
 
-
-Sources = str | Path | Iterable[str | Path]
 
 _OWN = "your provider"
 _GIVE_PAGES = "Name documents (llm-ocr estimate SOURCE), a `workspace` with a plan, or `page_count=N`."

@@ -316,7 +316,7 @@ class PageEngine(Protocol):
     processes, which are confined as well, import `page_text`. Example: `llm_ocr_cpu.engine`.
 
     Uses: `llm_ocr.engines` (protocols and options, `descriptions`, `trace`, `regions.detection`, `vlm.placing`),
-    `llm_ocr.documents` (`ink`, `page_wire`, `pdf_objects`, `remote.urls`, `text_layer`), `llm_ocr.results.joining`,
+    `llm_ocr.documents` (`ink`, `page_wire`, `pdf_objects`, `remote`, `text_layer`), `llm_ocr.results.joining`,
     `llm_ocr.sandbox`, and `llm_ocr.checks`.
     """
 

@@ -15,10 +15,10 @@ import pytest
 
 import llm_ocr
 from llm_ocr import errors
-from llm_ocr.cli.flags import parse_flags
+from llm_ocr.cli.start import parse_flags
 from llm_ocr.config import models
 from llm_ocr.config.commands import all_commands, find_command
-from llm_ocr.config.fields import all_names
+from llm_ocr.config.fields import every_setting
 from llm_ocr.config.loading import load
 from llm_ocr.models.registry import all_profiles, profile_from
 from llm_ocr.results import quality, routing
@@ -254,7 +254,7 @@ def reference():
 
 def test_the_reference_has_every_setting_and_command(reference):
     settings = re.findall(r"^## (\w+)$", reference.settings_page(), re.MULTILINE)
-    assert settings == sorted(all_names())
+    assert settings == sorted(every_setting())
     assert re.findall(r"^## ([\w-]+)$", reference.commands_page(), re.MULTILINE) == [one.name for one in all_commands()]
 
 

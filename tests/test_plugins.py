@@ -12,7 +12,6 @@ from running import cli, own_process
 
 import llm_ocr
 from llm_ocr import plugins
-from llm_ocr.cli import output
 from llm_ocr.config import fields
 from llm_ocr.config.commands import CORE, all_commands, find_command
 from llm_ocr.errors import UsageError
@@ -97,7 +96,7 @@ class Installation:
 def forget_packages():
     """Forget which packages are installed, and what they add."""
     importlib.invalidate_caches()
-    for known in (plugins._entries_on, fields.settings_of, fields._models_of, fields._names, output._settings):
+    for known in (plugins._entries_on, fields.settings_of, fields._models_of, fields._settings_of):
         known.cache_clear()
 
 

@@ -4,9 +4,9 @@ import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from llm_ocr.cli.outcome import quoted
 from llm_ocr.cli.output import aligned, write_line
 from llm_ocr.cli.pipeline import finish
 from llm_ocr.cli.progress import shown_progress
@@ -77,11 +77,11 @@ def where_to_look(documents: "Iterable[Document]", workspace: str) -> str:
     activate = Path(sys.prefix) / "bin" / "activate"
     if not shutil.which("llm-ocr") and activate.is_file():  # the shell does not find the program: after `make demo`
         place = activate.relative_to(Path.cwd()) if activate.is_relative_to(Path.cwd()) else activate
-        activation.append((f"source {quoted(str(place))}", "Let your shell find llm-ocr"))
+        activation.append((f"source {quote(str(place))}", "Let your shell find llm-ocr"))
     following = (
         *activation,
         ("llm-ocr run your.pdf -w out", "Read your own documents"),
-        (f"llm-ocr status -w {quoted(workspace)}", "Show progress, failures, and their reasons"),
+        (f"llm-ocr status -w {quote(workspace)}", "Show progress, failures, and their reasons"),
         ("llm-ocr doctor", "Check what works on this machine"),
         ("llm-ocr run --help", "Show the most used settings"),
     )

@@ -28,15 +28,6 @@ _CJK_FONT = "apt-get install fonts-noto-cjk (Debian, Ubuntu)"
 LITTLE_DISK, LITTLE_MEMORY = 1 << 30, 2 << 30
 
 
-def all_checks(*, confined: bool = True) -> list[Check]:
-    """Return all checks, in the order of the report; `confined` is false if workers keep their kernel privileges."""
-    return [
-        *(python(), cores(), memory(), disk(), hard_links(), pdfium(), pillow(), isolation(confined=confined)),
-        *ENGINES.get(EMBEDDED).checks(),
-        *(dataset(), poppler(), cjk_font(), notebook(), vllm(), detector(), gpu()),
-    ]
-
-
 def python() -> Check:
     """Check for Python 3.11 to 3.13, on Linux or macOS."""
     here = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
@@ -304,12 +295,6 @@ ACCOUNTS = (
 )
 
 
-def platform_checks() -> list[Check]:
-    """Return one check per client. The embedded engine needs none of them."""
-    here = environment.environment()
-    return [account_check(account, here) for account in ACCOUNTS]
-
-
 def account_check(account: Account, here: Mapping[str, str]) -> Check:
     """Check a client's package and login in the environment `here`."""
     version = package_version(account.package)
@@ -345,7 +330,14 @@ _MARKS = {State.WORKS: "ok", State.LIMITED: "note", State.MISSING: "missing", St
 
 def run_doctor(command: str, settings: DoctorSettings) -> int:
     """Print the checks; return 0 if the embedded engine works, otherwise 1."""
-    checks = all_checks(confined=settings.confinement != "off") + platform_checks()
+    here = environment.environment()
+    checks = [
+        *(python(), cores(), memory(), disk(), hard_links(), pdfium(), pillow()),
+        isolation(confined=settings.confinement != "off"),
+        *ENGINES.get(EMBEDDED).checks(),
+        *(dataset(), poppler(), cjk_font(), notebook(), vllm(), detector(), gpu()),
+        *(account_check(account, here) for account in ACCOUNTS),
+    ]
     works = engine_works(checks)
     if settings.json_output:
         write_json({"embedded_engine": works, "checks": [asdict(check) for check in checks]})

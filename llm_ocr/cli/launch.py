@@ -1,10 +1,9 @@
 """llm-ocr launch and llm-ocr jobs: stages as jobs on rented machines."""
 
+import shlex
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from llm_ocr.cli import outcome
 from llm_ocr.cli.output import aligned, harmless, one_line, write, write_json, write_line
@@ -12,9 +11,6 @@ from llm_ocr.config.environment import environment
 from llm_ocr.config.models import JobsSettings, LaunchSettings
 from llm_ocr.errors import UsageError
 from llm_ocr.types import plural
-
-if TYPE_CHECKING:
-    from llm_ocr.launch.watching import LaunchedJob
 
 
 def run_launch(command: str, settings: LaunchSettings) -> int:
@@ -34,10 +30,9 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
     launch = begin(
         settings, lambda line: None if settings.quiet else write_line(line, sys.stderr), sys.stderr if shown else None
     )
-    workspace = outcome.quoted(settings.workspace)
     if not settings.wait:
         jobs = launch.detach() if settings.detach else launch.submit()
-        write_line(f"{plural(len(jobs), 'job')} submitted. Watch: llm-ocr jobs -w {workspace}")
+        write_line(f"{plural(len(jobs), 'job')} submitted. Watch: llm-ocr jobs -w {shlex.quote(settings.workspace)}")
         return 0
     launch.wait()
 
@@ -100,15 +95,11 @@ def run_jobs(command: str, settings: JobsSettings) -> int:
         for line in newest.launcher.logs(newest.job, follow=settings.follow, tail=settings.tail):
             write(harmless(line) + "\n")
     else:
-        _list(chosen)
+        rows = [("platform", "stage", "state", "time", "job", "")]
+        for launched in chosen:
+            status, job = launched.status, launched.job
+            ran = "" if status.started is None else f"{((status.ended or time.time()) - status.started) / 60:.0f} min"
+            rows.append((launched.platform, launched.stage, status.state.value, ran, job.id, status.reason or job.url))
+        for line in aligned(rows):
+            write_line(one_line(line).rstrip())
     return 0
-
-
-def _list(found: Sequence["LaunchedJob"]) -> None:
-    rows = [("platform", "stage", "state", "time", "job", "")]
-    for launched in found:
-        status, job = launched.status, launched.job
-        ran = "" if status.started is None else f"{((status.ended or time.time()) - status.started) / 60:.0f} min"
-        rows.append((launched.platform, launched.stage, status.state.value, ran, job.id, status.reason or job.url))
-    for line in aligned(rows):
-        write_line(one_line(line).rstrip())

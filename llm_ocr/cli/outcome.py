@@ -1,11 +1,11 @@
 """Summary of a finished command: outcome, location of results, and exit code; and the commands that show results."""
 
 import json
-import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from llm_ocr.cli.output import aligned, complain, json_text, one_line, with_flags, write, write_json, write_line
@@ -39,11 +39,8 @@ def worst_text(pages: Sequence["WeakPage"], wanted: int) -> str:
     for weak in pages:
         name = weak.source if len(weak.source) <= _LONGEST else f"…{weak.source[1 - _LONGEST :]}"
         rows.append((shown_score(weak.score), one_line(name), str(weak.page or "-"), one_line(weak.wrong)))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [
-        f"  {score:<{widths[0]}}  {document:<{widths[1]}}  {page:>{widths[2]}}  {wrong}"
-        for score, document, page, wrong in rows
-    ]
+    width = max(len(page) for _, _, page, _ in rows)
+    lines = aligned([("", score, document, page.rjust(width), wrong) for score, document, page, wrong in rows])
     more = f" (of {wanted} requested; no others are recorded)" if len(pages) < wanted else ""
     return "\n".join([f"worst {len(pages)}{more}", *lines])
 
@@ -83,9 +80,9 @@ def last_line(status: "RunStatus", workspace: str | None) -> str:
             text += ". Correct the function of the stage, and run the stage with another version"
         else:
             key = " --password-file FILE" if Reason.ENCRYPTED in status.reasons else ""
-            text += f". Retry: llm-ocr retry-failed -w {quoted(workspace)}{key}"
+            text += f". Retry: llm-ocr retry-failed -w {quote(workspace)}{key}"
     if pages.degraded and workspace:
-        text += f". Degraded pages: llm-ocr status -w {quoted(workspace)} --worst 20"
+        text += f". Degraded pages: llm-ocr status -w {quote(workspace)} --worst 20"
     return one_line(text)
 
 
@@ -102,7 +99,7 @@ def figures_line(status: "RunStatus", workspace: str | None) -> str:
         f"{plural(figures.expected, 'figure')}: {outcome(figures)}"
         + (f" ({reasons})" if reasons else "")
         + _waiting(figures)
-        + (f". Retry: llm-ocr retry-failed -w {quoted(workspace)}" if figures.failed and workspace else "")
+        + (f". Retry: llm-ocr retry-failed -w {quote(workspace)}" if figures.failed and workspace else "")
     )
 
 
@@ -179,7 +176,7 @@ def degraded_text(status: "RunStatus") -> str:
     reasons = {reason: count for reason, count in status.reasons.items() if reason not in failed}
     exact = sum(reasons.values()) == status.pages.degraded
     named = ", ".join(f"{reason} {count:,}" if exact else reason for reason, count in reasons.items())
-    repair = f"llm-ocr repair -w {quoted(status.url)}"
+    repair = f"llm-ocr repair -w {quote(status.url)}"
     text = f"Read again with a model: {repair} --server-url URL, or with OCR alone: --text-layer never"
     if status.model:
         text = f"Read again with another model: {repair} --model NAME"
@@ -288,11 +285,6 @@ def load_line(settings: "WorkspaceSettings") -> str:
     }
     options = "".join(f", {name}={json.dumps(value)}" for name, value in given.items() if value)
     return f"llm_ocr.open({json.dumps(url)}{options}).to_dataset()"
-
-
-def quoted(text: str) -> str:
-    """Return a name quoted for a shell."""
-    return shlex.quote(text)
 
 
 def _waiting(counts: Counts, *, estimated: bool = False) -> str:

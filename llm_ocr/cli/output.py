@@ -9,13 +9,9 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from llm_ocr.config.environment import leave_error
-
-if TYPE_CHECKING:
-    from llm_ocr.config.fields import Setting
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 # Direction marks, zero-width characters, and line separators. All of them change the appearance of a line.
@@ -58,7 +54,9 @@ def with_flags(text: str) -> str:
     """
 
     def typed(match: re.Match[str]) -> str:
-        setting = _settings().get(match[1])
+        from llm_ocr.config.fields import every_setting  # heavy, and not needed for the help
+
+        setting = every_setting().get(match[1])
         value = match[2]
         if setting is None:
             return match[0]
@@ -71,15 +69,6 @@ def with_flags(text: str) -> str:
         return f"{setting.flag}{'=' if value.startswith('-') else ' '}{value}"
 
     return _NAMED.sub(typed, text)
-
-
-@cache
-def _settings() -> "dict[str, Setting]":
-    """Return the settings of all commands by name. A flag has precedence over a positional argument of its name."""
-    from llm_ocr.config.fields import command_models, settings_of  # heavy, and not needed for the help
-
-    every = [setting for model in command_models().values() for setting in settings_of(model).values()]
-    return {setting.name: setting for setting in sorted(every, key=lambda setting: not setting.positional)}
 
 
 def write_json(value: Any, *, indent: int | None = 2) -> None:

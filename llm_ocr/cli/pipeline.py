@@ -2,6 +2,7 @@
 
 import importlib.util
 import posixpath
+import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -86,9 +87,7 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         elif figures and planned.stages["describe"].key:
             text += ", and figures to describe again"
             if extract.finished:
-                text += (
-                    f". Next: llm-ocr describe -w {outcome.quoted(settings.workspace)}, with the model of the others"
-                )
+                text += f". Next: llm-ocr describe -w {shlex.quote(settings.workspace)}, with the model of the others"
         write_line(text if extract.finished else f"{text}. {_next(command, settings)}", out)
         return 0
     status = run.known_status
@@ -100,7 +99,7 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         if isinstance(settings, AssemblyCommand) or (isinstance(settings, RepairSettings) and assembled):
             lines = _results(settings, status)
         elif isinstance(settings, FieldsSettings):
-            workspace = outcome.quoted(settings.workspace)
+            workspace = shlex.quote(settings.workspace)
             lines = [f"Next: llm-ocr export -w {workspace} --format fields --output FOLDER"]
         elif repaired is not None and not repaired.stages["extract"].finished:
             lines = []  # the progress has named the command that reads the rest
@@ -111,7 +110,7 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
     if status is None:  # one of many workers, which knows what it has done itself
         own = run.processed.get("extract" if command == "run" else command, Counts())
         named = f"{plural(own.expected, NOUNS.get(command, 'page'))}, {shown_outcome(own)}"
-        everything = f"llm-ocr status -w {outcome.quoted(settings.workspace)}"
+        everything = f"llm-ocr status -w {shlex.quote(settings.workspace)}"
         write_line(f"This worker: {named}. All workers: {everything}", out)
         return outcome.exit_code(own, settings.max_failed_rate)
     line, code = outcome.ending(command, status, settings.max_failed_rate, settings.workspace if kept else None)
@@ -146,12 +145,12 @@ def _results(settings: AssemblyCommand | RepairSettings, status: "RunStatus | No
 
 def _next(command: str, settings: PipelineCommand) -> str:
     servers = settings.server_url if isinstance(settings, ExtractSettings) else ()  # a workspace does not store servers
-    named = "".join(f" --server-url {outcome.quoted(url)}" for url in servers)
+    named = "".join(f" --server-url {shlex.quote(url)}" for url in servers)
     planned = settings if isinstance(settings, PlanSettings | RetrySettings) and command != "extract" else None
     if planned is not None and (planned.password or planned.password_file):  # nor passwords
-        file = outcome.quoted(str(planned.password_file)) if planned.password_file else "FILE"
+        file = shlex.quote(str(planned.password_file)) if planned.password_file else "FILE"
         named += f" --password-file {file} (passwords are not stored)"
-    return f"Next: llm-ocr {_NEXT[command]} -w {outcome.quoted(settings.workspace)}{named}"
+    return f"Next: llm-ocr {_NEXT[command]} -w {shlex.quote(settings.workspace)}{named}"
 
 
 def _print_documents(run: "Run", settings: RunSettings, *, kept: bool) -> int:

@@ -76,7 +76,7 @@ def run_completion(command: str, settings: CompletionSettings) -> int:
     """Print the completion script of a shell to standard output: all commands, and the possible values of each flag."""
     import shtab
 
-    from llm_ocr.cli.flags import build_parser
+    from llm_ocr.cli.start import build_parser
     from llm_ocr.models.registry import all_profiles
 
     parser = argparse.ArgumentParser("llm-ocr", add_help=False)

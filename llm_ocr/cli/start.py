@@ -1,24 +1,30 @@
-"""Start a command: from its arguments to its settings, its logging, and its handler."""
+"""Start a command: from its arguments to its settings, its logging, and its handler.
 
+The command line is built from the fields of the command's settings model.
+"""
+
+import argparse
 import logging
+import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any, NoReturn
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
-from llm_ocr.cli.flags import parse_flags
 from llm_ocr.cli.output import aligned, harmless, json_text, one_line, with_flags, write, write_line
 from llm_ocr.config.commands import CORE
 from llm_ocr.config.environment import environment
-from llm_ocr.config.fields import groups_of
+from llm_ocr.config.fields import Setting, command_models, groups_of, settings_of
 from llm_ocr.config.groups import FollowSettings, LogSettings, WorkspaceSettings
-from llm_ocr.config.loading import MASKED, load, shown_values
+from llm_ocr.config.loading import MASKED, did_you_mean, load, shown_values
 from llm_ocr.config.models import RunSettings
 from llm_ocr.errors import UsageError
 from llm_ocr.plugins import Command
@@ -71,6 +77,194 @@ def start(command: Command, arguments: Sequence[str]) -> int:
             result = function(settings, progress)  # the function of a package returns its result
         write_line(str(result))
         return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """Parsed command line: values of settings as text (or bool), and flags that are not settings."""
+
+    values: dict[str, Any]
+    written: dict[str, str]  # spelling of each flag
+    config: Path | None = None
+    show_settings: bool = False
+
+
+def parse_flags(command: Command, model: type[BaseModel], arguments: Sequence[str]) -> Flags:
+    """Parse the arguments after the command's name.
+
+    On `--help`, the help is printed and SystemExit(0) is raised. Positional arguments can be anywhere. All arguments
+    after `--` are positional, even those that begin with a dash.
+
+    Raises:
+        UsageError: A flag or argument is unknown, or a flag lacks its value.
+    """
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    namespace, rest = build_parser(command, model).parse_known_args(words[:end])
+    values = dict(vars(namespace))
+    written: dict[str, str] = values.pop(_WRITTEN, {})
+    for token in rest:
+        if token.startswith("-") and token != "-":
+            flag = token.split("=", 1)[0]
+            if own := settings_of(model).get(flag.removeprefix("--").replace("-", "_")):  # its name in files and Python
+                raise UsageError(f"unknown flag {flag}", hint=f"The flag of this setting is {own.flag}.")
+            models = command_models().items()
+            others = [name for name, other in models if any(one.flag == flag for one in settings_of(other).values())]
+            if others:
+                raise UsageError(f"unknown flag {flag}", hint=f"These commands have this flag: {', '.join(others)}")
+            known = {setting.flag for setting in settings_of(model).values()}
+            if near := did_you_mean(flag, known | {"--config", "--show-settings", "--help", "--help-all"}):
+                raise UsageError(f"unknown flag {flag}{near}")
+            raise UsageError(
+                f"unknown flag {flag}",
+                hint="A file name that begins with a dash goes after --, for example: llm-ocr run -- -name.pdf",
+            )
+    positional = [*rest, *words[end + 1 :]]
+    if positional:
+        # Single arguments take their words in the order of definition; the list, if any, takes the rest.
+        takers = [setting for setting in settings_of(model).values() if setting.positional]
+        if not takers:
+            hint = f"run, plan, and extract accept documents: llm-ocr run {positional[0]}"
+            raise UsageError(f"unexpected argument {positional[0]!r}", hint=hint)
+        single = [setting for setting in takers if not setting.many]
+        for setting, word in zip(single, positional, strict=False):
+            values[setting.name] = word
+        if further := positional[len(single) :]:
+            many = next((setting for setting in takers if setting.many), None)
+            if many is None:
+                taken = " and one ".join(setting.metavar for setting in single)
+                raise UsageError(f"unexpected argument {further[0]!r}: only one {taken} is allowed")
+            values[many.name] = further
+    config = values.pop("config", None)
+    return Flags(values, written, config and Path(config), values.pop("show_settings", False))
+
+
+def build_parser(
+    command: Command, model: type[BaseModel], *, for_help: bool = False, shown: Collection[str] = ()
+) -> argparse.ArgumentParser:
+    """Return the parser of a command: one group of flags per group of settings, with defaults and choices in the help.
+
+    Args:
+        command: Source of the usage line and the examples.
+        model: Settings of the command.
+        for_help: Include the positional arguments. argparse does not accept them mixed with flags, but `parse_flags`
+            does.
+        shown: Settings in the help. Empty means all of them, in groups.
+
+    Returns:
+        The parser.
+    """
+    examples = "\n".join(f"  {line}" for line in aligned(command.examples))
+    note = "Each flag has an environment variable: --log-level is LLM_OCR_LOG_LEVEL. Lists have one item per line."
+    if shown:
+        note = f"All {len(settings_of(model))} settings: llm-ocr {command.name} --help-all"
+    parser = _Parser(
+        prog="llm-ocr",
+        usage=f"llm-ocr {command.usage}",
+        description=f"{command.summary}.",
+        epilog=f"Examples:\n{examples}\n\n{note}",
+        formatter_class=_Format,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    groups = list(groups_of(model))
+    if shown:
+        everything = {setting.name: setting for _, members in groups for setting in members}
+        groups = [("Most used settings", [everything[name] for name in shown])]
+    for title, members in groups:
+        section = parser.add_argument_group(title)
+        for setting in members:
+            if not setting.positional:
+                _add(section, setting)
+            elif for_help:
+                section.add_argument(setting.name, metavar=setting.metavar, nargs="*", help=_help(setting))
+            if setting.name == "workspace" and "output" not in model.model_fields:
+                # Other programs name the folder of the results so.
+                section.add_argument("-o", "--output", dest="workspace", action=_Record, help=argparse.SUPPRESS)
+    more = parser.add_argument_group("Global options")
+    print_all = "Print the help of all settings" if command.common else argparse.SUPPRESS
+    more.add_argument("-h", "--help", action=_Help, command=command, model=model, nargs=0, help="Print this help")
+    more.add_argument("--help-all", action=_Help, command=command, model=model, nargs=0, help=print_all)
+    more.add_argument("--config", metavar="FILE", help="TOML or YAML file of settings (llm-ocr init writes one)")
+    more.add_argument("--show-settings", action="store_true", help="Print each setting and its origin, and exit")
+    return parser
+
+
+_WRITTEN = "flags as written"  # no field can have this name
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        match = re.match(r"argument (?:-\w/)?(-[^:]+): (.*)", message)
+        if match and match[2] == "expected one argument":
+            flag = match[1]
+            raise UsageError(f"{flag} needs a value", hint=f"Write a value that begins with a dash as {flag}=-value")
+        raise UsageError(f"{match[1]}: {match[2]}" if match else message)
+
+
+class _Format(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34)
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        super().add_usage(usage, actions, groups, prefix or "Usage: ")
+
+
+class _Help(argparse.Action):
+    """Print the help and exit, as argparse's own action does."""
+
+    def __init__(self, command: Command, model: type[BaseModel], **options: Any) -> None:
+        super().__init__(**options)
+        self.command, self.model = command, model
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, *rest: Any) -> None:
+        shown = () if rest[0] == "--help-all" else self.command.common
+        build_parser(self.command, self.model, for_help=True, shown=shown).print_help()
+        parser.exit()
+
+
+class _Record(argparse.Action):
+    """Store the value as text, or the constant of a switch, and the spelling of the flag."""
+
+    def __init__(self, many: bool = False, switch: bool | None = None, **options: Any) -> None:
+        super().__init__(nargs=None if switch is None else 0, **options)
+        self.many, self.switch = many, switch
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *rest: Any) -> None:
+        held = vars(namespace)
+        value = values if self.switch is None else self.switch
+        held[self.dest] = [*held.get(self.dest, []), value] if self.many else value
+        held.setdefault(_WRITTEN, {})[self.dest] = rest[0]
+
+
+def _add(section: argparse._ArgumentGroup, setting: Setting) -> None:
+    """Add the flag of a setting, or both flags of a switch; the help shows the one that is not the default."""
+    short = [f"-{setting.short}"] if setting.short else []
+    if setting.kind is not bool:
+        section.add_argument(
+            *short,
+            setting.flag,
+            dest=setting.name,
+            action=_Record,
+            many=setting.many,
+            metavar=setting.metavar,
+            help=_help(setting),
+        )
+        return
+    for value, name in ((True, setting.flag), (False, setting.negated)):
+        text = _help(setting) if value is not setting.default else argparse.SUPPRESS
+        if value is False and text is not argparse.SUPPRESS:
+            text = f"Do not {text[0].lower()}{text[1:]}"
+        section.add_argument(name, dest=setting.name, action=_Record, switch=value, help=text)
+
+
+def _help(setting: Setting) -> str:
+    unprinted = setting.default in (None, ()) or setting.kind is bool or "(default: " in setting.description
+    number = f"{setting.default:g}" if isinstance(setting.default, float) else setting.default
+    default = "" if unprinted else f" (default: {number})"
+    missing = " (required)" if setting.required else ""
+    return (setting.description + default + missing).replace("%", "%%")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 from llm_ocr.config.groups import Group
 from llm_ocr.config.models import InputCommand
-from llm_ocr.errors import ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
+from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
 from llm_ocr.results.schema import ObjectFile
 from llm_ocr.storage import DEFAULT_OPTIONS, ObjectStore, StoreOptions, open_store
 from llm_ocr.storage.hf import parse
@@ -213,21 +214,13 @@ Row = Mapping[str, Any]
 
 
 class InputRows:
-    """Reads an input's files. Not thread-safe; a context manager that removes the local copy."""
+    """Reads an input's files. Not thread-safe; `close` removes the local copy of a remote file."""
 
     def __init__(self, dataset: InputDataset, folder: Path) -> None:
         """Prepare to read; `folder` is for the local copy."""
         self._dataset = dataset
         self._copy = folder / "input-file"
         self._copied = ""
-        self._open: tuple[str, _Arrow | _Parquet] | None = None
-
-    def __enter__(self) -> "InputRows":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-        self._copy.unlink(missing_ok=True)
 
     def texts(self, file: InputFile) -> Iterator[list[dict[str, Any]]]:
         """Yield ids and figure metadata of all rows, up to 512 at a time, without reading images.
@@ -236,40 +229,48 @@ class InputRows:
             UsageError: the file lacks columns of the predecessor.
             StorageError: the file is damaged.
         """
-        rows = self._opened(file, whole=False)
-        with _as_storage_error(self._dataset, file):
-            yield from rows.read((ID, METADATA), 0, None, _LIGHT)
+        with self._opened(file, whole=False) as opened:
+            yield from opened.read((ID, METADATA), 0, sys.maxsize, _LIGHT)
 
     def rows(self, file: InputFile, start: int, stop: int) -> Iterator[dict[str, Any]]:
         """Yield rows with all imported columns; errors as in `texts`."""
-        opened = self._opened(file, whole=True)
-        with _as_storage_error(self._dataset, file):
+        with self._opened(file, whole=True) as opened:
             for batch in opened.read(_COLUMNS, start, stop, _HEAVY):
                 yield from batch
 
-    def _opened(self, file: InputFile, *, whole: bool) -> "_Arrow | _Parquet":
-        """Open the file; fetch it first unless ranges suffice."""
+    def close(self) -> None:
+        """Remove the local copy."""
+        self._copy.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _opened(self, file: InputFile, *, whole: bool) -> Iterator["_Arrow | _Parquet"]:
+        """Open the file, and translate Arrow's errors on a damaged one; fetch it first unless ranges suffice."""
+        import pyarrow as pa
+
         parquet, store = file.key.endswith(".parquet"), self._dataset.store
-        by_ranges = parquet and not isinstance(store, LocalStore) and not whole
-        name = f"{file.key}#" if by_ranges else file.key
-        if self._open is not None and self._open[0] == name:
-            return self._open[1]
-        self._close()
-        with _as_storage_error(self._dataset, file):
-            if by_ranges:
-                rows: _Arrow | _Parquet = _Parquet(ObjectFile(store, file.key))
+        try:
+            rows: _Arrow | _Parquet
+            if parquet and not whole and not isinstance(store, LocalStore):
+                rows = _Parquet(ObjectFile(store, file.key))
             else:
                 path = store.root / file.key if isinstance(store, LocalStore) else self._fetched(file)
-                rows = (_Parquet if parquet else _Arrow)(path)
-        self._open = (name, rows)
-        missing = [column for column in _NEEDED if column not in rows.names]
-        if missing:
-            raise UsageError(
-                f"{self._dataset.name(file)} is not from Extract of the predecessor: it lacks the column {missing[0]} "
-                f"(it has {', '.join(rows.names) or 'none'})",
-                hint="Read a dataset of page images with `dataset=NS/NAME`.",
-            )
-        return rows
+                rows = _Parquet(path) if parquet else _Arrow(path)
+            with contextlib.closing(rows):
+                missing = [column for column in _NEEDED if column not in rows.names]
+                if missing:
+                    raise UsageError(
+                        f"{self._dataset.name(file)} is not from Extract of the predecessor: it lacks the column "
+                        f"{missing[0]} (it has {', '.join(rows.names) or 'none'})",
+                        hint="Read a dataset of page images with `dataset=NS/NAME`.",
+                    )
+                yield rows
+        except LlmOcrError:
+            raise
+        except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+            raise StorageError(
+                f"{self._dataset.name(file)} cannot be read: {error}",
+                hint="The upload may be incomplete: upload the file again, or run the stage of the predecessor again.",
+            ) from error
 
     def _fetched(self, file: InputFile) -> Path:
         """Return the local copy of a remote file."""
@@ -285,12 +286,6 @@ class InputRows:
             self._copied = file.key
         return self._copy
 
-    def _close(self) -> None:
-        # Taken first: a thread left behind by an error may be closing it, too.
-        opened, self._open = self._open, None
-        if opened is not None:
-            opened[1].close()
-
 
 class _Arrow:
     """Stream of Arrow batches, memory-mapped: a row needs memory only when it is read."""
@@ -303,12 +298,11 @@ class _Arrow:
             self._table = stream.read_all()
         self.names: list[str] = self._table.schema.names
 
-    def read(self, columns: Sequence[str], start: int, stop: int | None, most: int) -> Iterator[list[dict[str, Any]]]:
-        """Yield rows from `start` to before `stop` (None: all), at most `most` at a time."""
-        table = self._table.select([name for name in columns if name in self.names])
-        end = table.num_rows if stop is None else min(stop, table.num_rows)
-        for begin in range(start, end, most):
-            yield table.slice(begin, min(most, end - begin)).to_pylist()
+    def read(self, columns: Sequence[str], start: int, stop: int, most: int) -> Iterator[list[dict[str, Any]]]:
+        """Yield rows from `start` to before `stop`, at most `most` at a time."""
+        table = self._table.select([name for name in columns if name in self.names])[:stop]
+        for begin in range(start, table.num_rows, most):
+            yield table.slice(begin, most).to_pylist()
 
     def close(self) -> None:
         del self._table
@@ -326,42 +320,25 @@ class _Parquet:
         self._file = pq.ParquetFile(where, memory_map=mapped, buffer_size=_AHEAD, pre_buffer=False)
         self.names: list[str] = self._file.schema_arrow.names
 
-    def read(self, columns: Sequence[str], start: int, stop: int | None, most: int) -> Iterator[list[dict[str, Any]]]:
-        """Yield rows from `start` to before `stop` (None: all), at most `most` at a time."""
+    def read(self, columns: Sequence[str], start: int, stop: int, most: int) -> Iterator[list[dict[str, Any]]]:
+        """Yield rows from `start` to before `stop`, at most `most` at a time."""
         known = [name for name in columns if name in self.names]
         position = 0
         for group in range(self._file.num_row_groups):
-            end = position + self._file.metadata.row_group(group).num_rows
-            if end <= start or (stop is not None and position >= stop):
-                position = end
+            rows = self._file.metadata.row_group(group).num_rows
+            if position + rows <= start or position >= stop:
+                position += rows
                 continue
             for batch in self._file.iter_batches(most, row_groups=[group], columns=known):
-                first = max(0, start - position)
-                last = batch.num_rows if stop is None else min(batch.num_rows, stop - position)
+                wanted = batch.slice(max(0, start - position))[: max(0, stop - max(start, position))]
                 position += batch.num_rows
-                if first < last:
-                    yield batch.slice(first, last - first).to_pylist()
-                if stop is not None and position >= stop:
+                if wanted.num_rows:
+                    yield wanted.to_pylist()
+                if position >= stop:
                     return
 
     def close(self) -> None:
         self._file.close(force=True)
-
-
-@contextlib.contextmanager
-def _as_storage_error(dataset: InputDataset, file: InputFile) -> Iterator[None]:
-    """Translate Arrow's errors on a damaged file into errors that name it."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except StorageError:
-        raise
-    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
-        raise StorageError(
-            f"{dataset.name(file)} cannot be read: {error}",
-            hint="The upload may be incomplete: upload the file again, or run the stage of the predecessor again.",
-        ) from error
 
 
 # Check that a command's input is a dataset of the predecessor, and that a workspace can import it.

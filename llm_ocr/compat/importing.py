@@ -6,6 +6,7 @@ one does nothing.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import io
 import json
@@ -266,7 +267,7 @@ async def take_over(job: Job[InputCommand], dataset: InputDataset) -> None:
         WorkspaceMismatch: the workspace has other pages.
     """
     workspace, progress = job.workspace, job.progress
-    with InputRows(dataset, workspace.spool) as rows:
+    with contextlib.closing(InputRows(dataset, workspace.spool)) as rows:
         imported = await asyncio.to_thread(into, workspace, dataset)
         if imported is None:
             imported = await _planned(workspace, dataset, rows, progress)

@@ -100,9 +100,15 @@ def _models_of(commands: tuple[Command, ...]) -> Mapping[str, type[BaseModel]]:
     return models
 
 
-def all_names() -> frozenset[str]:
-    """Return the names of the settings of all commands: one file or environment serves all commands."""
-    return frozenset(name for model in command_models().values() for name in model.model_fields)
+def every_setting() -> Mapping[str, Setting]:
+    """Return the settings of all commands by name. A flag has precedence over a positional argument of its name."""
+    return _settings_of(all_commands())
+
+
+@cache
+def _settings_of(commands: tuple[Command, ...]) -> Mapping[str, Setting]:
+    found = [setting for model in _models_of(commands).values() for setting in settings_of(model).values()]
+    return {setting.name: setting for setting in sorted(found, key=lambda setting: not setting.positional)}
 
 
 def groups_of(model: type[BaseModel]) -> Iterator[tuple[str, list[Setting]]]:
@@ -208,12 +214,8 @@ def lists_settings(model: type[BaseModel], without: Collection[str] = ()) -> Cal
 
 def as_keywords(text: str) -> str:
     """Return a description in terms of keywords: `--server-url` becomes `server_url`, and a repeatable flag a list."""
-    return _FLAG.sub(lambda flag: _names().get(flag[0], flag[0]), text).replace("repeatable", "one or several")
 
+    def keyword(flag: re.Match[str]) -> str:
+        return next((name for name, setting in every_setting().items() if setting.flag == flag[0]), flag[0])
 
-@cache
-def _names() -> dict[str, str]:
-    """Return the names of the settings of all commands, by flag."""
-    return {
-        setting.flag: setting.name for model in command_models().values() for setting in settings_of(model).values()
-    }
+    return _FLAG.sub(keyword, text).replace("repeatable", "one or several")

@@ -3,19 +3,11 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
+from functools import partial
 from urllib.parse import quote
 
 from llm_ocr.config.groups import without_credentials
 from llm_ocr.errors import UsageError
-
-
-class Effect(Enum):
-    """Effect of a predecessor variable; the value is the text in the documentation."""
-
-    READ = "read"
-    NONE = "no effect, one warning"
-    IGNORED = "ignored without a word"
 
 
 def _zero_is_no_limit(text: str) -> str | None:
@@ -29,17 +21,15 @@ def _log_level(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """Predecessor variable; `setting` is the field that takes its value, empty for no field.
+    """Predecessor variable; `setting` is the field that takes its value.
 
     A `weak` variable counts only if no other variable sets that field.
     """
 
     name: str
-    note: str
-    setting: str = ""
+    setting: str
     convert: Callable[[str], str | None] = str  # None: the setting's "not set"; ValueError: invalid value
     weak: bool = False
-    effect: Effect = Effect.READ
 
     def read(self, text: str) -> str | None:
         """Return the setting's value for the variable's text.
@@ -90,19 +80,11 @@ def _without_image(text: str) -> str | None:
     return text.removeprefix("<image>").lstrip("\n")
 
 
-def _repository(text: str) -> str | None:
+def _repository(text: str) -> str:
     """Return the URL of a Hub dataset from its name."""
     if "/" not in text.strip().strip("/"):
         raise ValueError("must be OWNER/NAME")
     return _on("hf://datasets/", text.rstrip("/"))
-
-
-def _in_s3(text: str) -> str | None:
-    return _on("s3://", text)
-
-
-def _in_gcs(text: str) -> str | None:
-    return _on("gs://", text)
 
 
 def _on(root: str, text: str) -> str:
@@ -113,104 +95,52 @@ def _on(root: str, text: str) -> str:
     return place if "://" in place else root + place
 
 
-_WINDOW = "the number of open requests follows the server"
-_UNUSED = "the predecessor read it and never used it"
-_SHIPPED = "launchers send the library as a wheel with a hash, or use an image"
-_NONE = {
-    "EXTRACT_BATCH_SIZE": f"there are no batches: {_WINDOW}",
-    "DESCRIBE_BATCH_SIZE": f"there are no batches: {_WINDOW}",
-    "EXTRACT_MAX_CONCURRENCY": f"{_UNUSED}; {_WINDOW}",
-    "DESCRIBE_MAX_CONCURRENCY": f"{_UNUSED}; {_WINDOW}",
-    "EXTRACT_MAX_RETRIES": _UNUSED,
-    "DESCRIBE_MAX_RETRIES": _UNUSED,
-    "EXTRACT_RETRY_BACKOFF": _UNUSED,
-    "DESCRIBE_RETRY_BACKOFF": _UNUSED,
-    "HEALTH_URL": "a server's own URL tells whether it is ready",
-    "DESCRIBE_REQUEST_TIMEOUT": "`--request-timeout` is for both stages, in seconds without progress",
-    "DATALOADER_WORKERS": "`--render-workers` sets the renderer processes",
-    "DATALOADER_PREFETCH": "the queue of rendered pages is limited in bytes",
-    "HF_PATH_IN_REPO": _UNUSED,
-    "MODEL_NAME": "documented by the predecessor, without effect",
-    "STREAM_DATASET": "rows are always read when they are needed",
-    "HF_COMMIT_MESSAGE": "the program writes its own commit messages",
-    "JOB_CODE_REPO": _SHIPPED,
-    "JOB_CODE_REPO_TYPE": _SHIPPED,
-    "JOB_CODE_REVISION": _SHIPPED,
-    "JOB_CODE_LOCAL_DIR": _SHIPPED,
-    "NUM_SAMPLES": "documented by the predecessor, without effect; use `MAX_SAMPLES`",
-}
-
-#: Variables that many machines set for other programs. A warning at each start would be noise.
-_IGNORED = {
-    "HOST": "our server listens on loopback",
-    "PORT": "our server takes a free port, or `--vllm-port`",
-    "HF_TOKEN": "read by huggingface_hub itself where it is needed",
-    "FORCE_COLOR": "used by rich, which draws the progress",
-    "SM_MODEL_DIR": "set by SageMaker",
-}
-
-_PLACE = "the workspace: all stages share one; only one such variable may be set"
-_INPUT = "the dataset to begin with, or the workspace itself (see below)"
-_READ = (
-    Bare("PIPELINE_STAGE", "the stage that `llm-ocr` and `main()` run without a command; no default"),
-    Bare("LOG_LEVEL", "any case; default `warning`, before `INFO`", "log_level", _log_level),
-    Bare("MAX_SAMPLES", "`0`: no limit; `1k` is an error now", "max_samples", _zero_is_no_limit),
-    Bare("DATASET_NAME", "no default; the predecessor's was a dataset of its author", "dataset"),
-    Bare("DATASET_CONFIG", "no default", "dataset_config"),
-    Bare("DATASET_SPLIT", "", "dataset_split"),
-    Bare("S3_OUTPUT_URI", _PLACE, "workspace", _in_s3),
-    Bare("GCS_OUTPUT_URI", _PLACE, "workspace", _in_gcs),
-    Bare("HF_REPO_ID", f"{_PLACE}; a new one is private", "workspace", _repository),
-    Bare("HF_REPO", "as `HF_REPO_ID`", "workspace", _repository),
-    Bare("HF_BRANCH", "with `HF_REPO_ID`: its branch, which must exist; also for reading"),
-    Bare(
-        "OUTPUT_DIR",
-        "the workspace, if none of the above is set; before, a folder for temporary files",
-        "workspace",
-        weak=True,
-    ),
-    Bare("S3_INPUT_URI", _INPUT, "input", _in_s3),
-    Bare("GCS_INPUT_URI", _INPUT, "input", _in_gcs),
-    Bare("SOURCE_REPO_ID", f"{_INPUT}; without it, `HF_REPO_ID` is not used", "input", _repository),
-    Bare(
-        "SKIP_SERVER_LAUNCH",
-        "true (`1`, `yes`, `on`): the engine `server`; false: `auto`",
-        "engine",
-        _launched_elsewhere,
-    ),
-    Bare(
-        "BASE_URL",
-        "a running server, with or without `/v1`; no server is started. For a server that starts at the same time "
-        "as the job, set `VLLM_STARTUP_TIMEOUT` or `LLM_OCR_SERVER_WAIT`. Otherwise, an address without a server is an "
-        "error after 5 seconds",
-        "server_url",
-        _server,
-    ),
-    Bare("SERVED_MODEL_NAME", "the name to ask a running server for", "server_model"),
-    Bare("VLLM_STARTUP_TIMEOUT", "seconds; default 1800, before 600", "server_timeout"),
-    Bare("MODEL_ID", "", "model"),
-    Bare("TENSOR_PARALLEL_SIZE", "", "tensor_parallel_size"),
-    Bare("MAX_MODEL_LEN", "default from the model's profile, before 4096", "max_model_len"),
-    Bare("GPU_MEMORY_UTILIZATION", "the default is vLLM's", "gpu_memory_utilization"),
-    Bare("MM_PROCESSOR_CACHE_GB", "an argument of `vllm serve`", "vllm_arg", _cache_size),
-    Bare("LOGITS_PROCESSORS", "an argument of `vllm serve`", "vllm_arg", _logits_processors),
-    Bare("EXTRA_VLLM_ARGS", "split at spaces", "vllm_arg", _words),
-    Bare("DOC_PROMPT", "without `<image>`, which vLLM adds", "prompt", _without_image),
-    Bare("DOC_MAX_TOKENS", "default from the model's profile, before 2048", "max_tokens"),
-    Bare("DOC_TEMPERATURE", "of the first try; retries climb a ladder", "temperature"),
-    Bare("FIGURE_PROMPT", "without `<image>`, which vLLM adds", "describe_prompt", _without_image),
-    Bare("FIGURE_MAX_TOKENS", "", "describe_max_tokens"),
-    Bare("FIGURE_TEMPERATURE", "of the first try", "describe_temperature"),
-    Bare("EXTRACT_REQUEST_TIMEOUT", "seconds without progress; the default is 180", "request_timeout"),
+#: Variables without an effect here, which are worth a warning. docs/migrating.md has the remedies.
+WITHOUT_EFFECT = (
+    *("EXTRACT_BATCH_SIZE", "DESCRIBE_BATCH_SIZE", "EXTRACT_MAX_CONCURRENCY", "DESCRIBE_MAX_CONCURRENCY"),
+    *("EXTRACT_MAX_RETRIES", "DESCRIBE_MAX_RETRIES", "EXTRACT_RETRY_BACKOFF", "DESCRIBE_RETRY_BACKOFF", "HEALTH_URL"),
+    *("DESCRIBE_REQUEST_TIMEOUT", "DATALOADER_WORKERS", "DATALOADER_PREFETCH", "HF_PATH_IN_REPO", "MODEL_NAME"),
+    *("STREAM_DATASET", "HF_COMMIT_MESSAGE", "JOB_CODE_REPO", "JOB_CODE_REPO_TYPE", "JOB_CODE_REVISION"),
+    *("JOB_CODE_LOCAL_DIR", "NUM_SAMPLES"),
 )
 
-TABLE: tuple[Bare, ...] = (
-    *_READ,
-    *(Bare(name, note, effect=Effect.NONE) for name, note in _NONE.items()),
-    *(Bare(name, note, effect=Effect.IGNORED) for name, note in _IGNORED.items()),
+#: Variables that set a field; docs/migrating.md explains them.
+TABLE = (
+    Bare("LOG_LEVEL", "log_level", _log_level),
+    Bare("MAX_SAMPLES", "max_samples", _zero_is_no_limit),
+    Bare("DATASET_NAME", "dataset"),
+    Bare("DATASET_CONFIG", "dataset_config"),
+    Bare("DATASET_SPLIT", "dataset_split"),
+    Bare("S3_OUTPUT_URI", "workspace", partial(_on, "s3://")),
+    Bare("GCS_OUTPUT_URI", "workspace", partial(_on, "gs://")),
+    Bare("HF_REPO_ID", "workspace", _repository),
+    Bare("HF_REPO", "workspace", _repository),
+    Bare("OUTPUT_DIR", "workspace", weak=True),
+    Bare("S3_INPUT_URI", "input", partial(_on, "s3://")),
+    Bare("GCS_INPUT_URI", "input", partial(_on, "gs://")),
+    Bare("SOURCE_REPO_ID", "input", _repository),
+    Bare("SKIP_SERVER_LAUNCH", "engine", _launched_elsewhere),
+    Bare("BASE_URL", "server_url", _server),
+    Bare("SERVED_MODEL_NAME", "server_model"),
+    Bare("VLLM_STARTUP_TIMEOUT", "server_timeout"),
+    Bare("MODEL_ID", "model"),
+    Bare("TENSOR_PARALLEL_SIZE", "tensor_parallel_size"),
+    Bare("MAX_MODEL_LEN", "max_model_len"),
+    Bare("GPU_MEMORY_UTILIZATION", "gpu_memory_utilization"),
+    Bare("MM_PROCESSOR_CACHE_GB", "vllm_arg", _cache_size),
+    Bare("LOGITS_PROCESSORS", "vllm_arg", _logits_processors),
+    Bare("EXTRA_VLLM_ARGS", "vllm_arg", _words),
+    Bare("DOC_PROMPT", "prompt", _without_image),
+    Bare("DOC_MAX_TOKENS", "max_tokens"),
+    Bare("DOC_TEMPERATURE", "temperature"),
+    Bare("FIGURE_PROMPT", "describe_prompt", _without_image),
+    Bare("FIGURE_MAX_TOKENS", "describe_max_tokens"),
+    Bare("FIGURE_TEMPERATURE", "describe_temperature"),
+    Bare("EXTRACT_REQUEST_TIMEOUT", "request_timeout"),
 )
 
-BY_NAME = {bare.name: bare for bare in TABLE}
+#: Names that are read from a `.env` file. HF_BRANCH is the branch of `HF_REPO_ID`.
+NAMES = frozenset({"HF_BRANCH", *WITHOUT_EFFECT, *(bare.name for bare in TABLE)})
 
 
 def bare_for(setting: str) -> tuple[Bare, ...]:
@@ -244,9 +174,9 @@ def _on_branch(bare: Bare, held: Mapping[str, str]) -> Bare:
     if not branch or bare.setting != "workspace" or bare.convert is not _repository:
         return bare
 
-    def on_branch(text: str) -> str | None:
+    def on_branch(text: str) -> str:
         url = _repository(text)
-        return url if url is None or "@" in url else f"{url}@{quote(branch, safe='')}"
+        return url if "@" in url else f"{url}@{quote(branch, safe='')}"
 
     return replace(bare, convert=on_branch)
 
@@ -254,14 +184,5 @@ def _on_branch(bare: Bare, held: Mapping[str, str]) -> Bare:
 def notices(present: Iterable[str]) -> tuple[str, ...]:
     """Return the warning for variables that are set and have no effect; empty without such variables."""
     found = set(present)
-    without = [name for name in _NONE if name in found]
+    without = [name for name in WITHOUT_EFFECT if name in found]
     return (f"ignored variables: {', '.join(without)} (see docs/migrating.md)",) if without else ()
-
-
-def markdown_table() -> str:
-    """Return the table of docs/migrating.md."""
-    rows = ["| Variable | Here | Our setting | Remark |", "|---|---|---|---|"]
-    for bare in TABLE:
-        ours = f"`LLM_OCR_{bare.setting.upper()}`" if bare.setting else ""
-        rows.append(f"| `{bare.name}` | {bare.effect.value} | {ours} | {bare.note} |")
-    return "\n".join(rows)

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings
 
 from llm_ocr.config.environment import environment
-from llm_ocr.config.fields import PREFIX, Setting, all_names, settings_of
+from llm_ocr.config.fields import PREFIX, Setting, every_setting, settings_of
 from llm_ocr.config.groups import (
     ALL,
     EMBEDDED,
@@ -28,7 +28,7 @@ from llm_ocr.config.groups import (
     split_list,
     without_credentials,
 )
-from llm_ocr.config.legacy import BY_NAME, bare_for, chosen, notices
+from llm_ocr.config.legacy import NAMES, bare_for, chosen, notices
 from llm_ocr.errors import UsageError
 
 _ABOUT = {
@@ -196,8 +196,8 @@ def _of_variables(
         written = "" if setting.secret else masked(held[variable])
         given[setting.name] = Given(value, f"{place} {variable}", f"{variable}=", where, written)
     for name in sorted(held):
-        if name.startswith(PREFIX) and name[len(PREFIX) :].lower() not in all_names() and name not in NOT_SETTINGS:
-            known = frozenset(PREFIX + setting.upper() for setting in all_names())
+        if name.startswith(PREFIX) and name[len(PREFIX) :].lower() not in every_setting() and name not in NOT_SETTINGS:
+            known = [setting.variable for setting in every_setting().values()]
             warnings.append(f"unknown variable {name} is ignored{did_you_mean(name, known)}")
     return given
 
@@ -207,8 +207,8 @@ def _of_file(settings: Mapping[str, Setting], path: Path) -> dict[str, Given]:
     given, unknown = {}, []
     for key, value in read_config(path).items():
         name = str(key).replace("-", "_")
-        if name not in all_names():
-            unknown.append(f"unknown key {key!r} in {path}{did_you_mean(name, all_names())}")
+        if name not in every_setting():
+            unknown.append(f"unknown key {key!r} in {path}{did_you_mean(name, every_setting())}")
         elif name in settings and value is not None and value != "":
             given[name] = Given(value, f"file {path}", f"{key} = ", f" in {path}")
     if unknown:
@@ -230,7 +230,7 @@ def read_dotenv(path: Path) -> dict[str, str]:
         held = dotenv_values(path, interpolate=False, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
-    return {name: text for name, text in held.items() if text and (name.startswith(PREFIX) or name in BY_NAME)}
+    return {name: text for name, text in held.items() if text and (name.startswith(PREFIX) or name in NAMES)}
 
 
 def read_config(path: Path) -> Mapping[Any, Any]:
@@ -273,7 +273,7 @@ def read_config(path: Path) -> Mapping[Any, Any]:
     return content
 
 
-def did_you_mean(name: str, known: frozenset[str] | tuple[str, ...]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean X?`, or an empty text without a similar name."""
     near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
@@ -407,7 +407,11 @@ def _complaint(settings: Mapping[str, Setting], given: Mapping[str, Given], deta
     return f"{shown}: {demand}{did_you_mean(str(value).lower(), setting.choices) if setting.choices else ''}"
 
 
-def sources_keyword(sources: str | Path | Iterable[str | Path]) -> dict[str, object]:
+#: Files, folders, globs, URLs, lists of paths, or manifests: one or several.
+Sources = str | Path | Iterable[str | Path]
+
+
+def sources_keyword(sources: Sources) -> dict[str, object]:
     """Return the keyword of one or several sources; none without sources, so that variables and files count."""
     named = [sources] if isinstance(sources, str | Path) else list(sources)
     return {"sources": tuple(map(str, named))} if named else {}
@@ -424,7 +428,7 @@ def settings_from(model: type[M], call: str, keywords: Mapping[str, Any], stored
     known = settings_of(model)
     for name in keywords:
         if name not in known:
-            raise UsageError(f"{call} has no setting {name}{did_you_mean(name, tuple(known))}")
+            raise UsageError(f"{call} has no setting {name}{did_you_mean(name, known)}")
     return load(
         model,
         keywords,

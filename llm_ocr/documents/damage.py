@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from llm_ocr.documents.pdf_objects import DeclaredImage, Frame
+from llm_ocr.documents.pdf_objects import Frame, Placed
 from llm_ocr.types import InkMap
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+#: Share of the page up to which an image is a dot, such as a list marker: a square of 7 mm on A4 has 0.0008.
+_DOT = 0.0008
 #: Images of a page that are checked, and bytes of a page's decoded content.
 _MOST_IMAGES, _MOST_CONTENT = 32, 64 << 20
 #: Filters that pdfium knows. The data of those in `_LENGTHS` has a known length; above this number of bytes, it is not
@@ -54,15 +56,19 @@ _FORM = re.compile(rb"/Subtype\s*/Form\b")
 _PAIRS = ((rb"\bBT\b", rb"\bET\b"), (rb"(?<![^\s])q(?![^\s])", rb"(?<![^\s])Q(?![^\s])"))
 
 
-def image_damage(page: pypdfium2.PdfPage, images: Sequence[DeclaredImage], frame: Frame, ink: InkMap) -> str:
+def image_damage(page: pypdfium2.PdfPage, images: Sequence[Placed], frame: Frame, ink: InkMap) -> str:
     """Return what is wrong with an image of the page; "" if all can be decoded.
 
     Only images without visible ink are decoded again, because a decoded image shows that it can be.
     """
-    images = images[:_MOST_IMAGES]
+    images = [image for image in images if image.box.area > _DOT * frame.width * frame.height][:_MOST_IMAGES]
     shown = ink.covers([image.box.scaled(1 / frame.width, 1 / frame.height) for image in images])
     for image, is_shown in zip(images, shown, strict=True):
-        coding = _coding(image)
+        # The last filter gives the pixels. There may be none.
+        count, name = pdfium.FPDFImageObj_GetImageFilterCount(image.handle), ctypes.create_string_buffer(32)
+        if count > 0:
+            pdfium.FPDFImageObj_GetImageFilter(image.handle, count - 1, name, len(name))
+        coding = name.value
         if coding not in _CODINGS or not (is_shown or _has_bitmap(image)):
             return "an image of the page cannot be decoded"
         if _is_cut(page, image, coding):
@@ -70,22 +76,14 @@ def image_damage(page: pypdfium2.PdfPage, images: Sequence[DeclaredImage], frame
     return ""
 
 
-def _coding(image: DeclaredImage) -> bytes:
-    """Return the name of the filter that gives the pixels, which is the last one; empty without filters."""
-    count, name = pdfium.FPDFImageObj_GetImageFilterCount(image.handle), ctypes.create_string_buffer(32)
-    if count > 0:
-        pdfium.FPDFImageObj_GetImageFilter(image.handle, count - 1, name, len(name))
-    return name.value
-
-
-def _has_bitmap(image: DeclaredImage) -> bool:
+def _has_bitmap(image: Placed) -> bool:
     bitmap = pdfium.FPDFImageObj_GetBitmap(image.handle)
     if bitmap:
         pdfium.FPDFBitmap_Destroy(bitmap)
     return bool(bitmap)
 
 
-def _is_cut(page: pypdfium2.PdfPage, image: DeclaredImage, coding: bytes) -> bool:
+def _is_cut(page: pypdfium2.PdfPage, image: Placed, coding: bytes) -> bool:
     """Return whether the data of an image ends before its last rows."""
     if coding in _LENGTHS:
         about = pdfium.FPDF_IMAGEOBJ_METADATA()
@@ -128,7 +126,7 @@ def cut_jpeg(data: bytes) -> bool:
         return True
 
 
-def _is_cut_fax(image: DeclaredImage, data: bytes) -> bool:
+def _is_cut_fax(image: Placed, data: bytes) -> bool:
     """Return whether a fax image has rows that its data does not reach.
 
     Rows of Group 3 have a mark each, except in data that does not begin with one, which counts as whole. In rows of

@@ -228,6 +228,9 @@ _LOWEST, _HIGHEST = 3, 40
 _WIDE, _WIDEST_SPECK = 1.5, 8
 #: Share of a line's box that its letters fill.
 _THIN, _SOLID = 0.12, 0.9
+#: Least mean number of strokes that a row of pixels of a line crosses, and pixels of its length for one. The letters of
+#: a blurred word are one stroke, as are the edges of discs, bars, and other shapes.
+_LEAST_STROKES, _STROKES_APART = 1.3, 50
 #: Length of unbroken ink that is a rule or the edge of a picture: pixels, and share of the page's width.
 _RULE, _RULE_SHARE = 45, 0.12
 
@@ -337,9 +340,13 @@ def _connected(mask: "Mask") -> list[tuple[Box, int]]:
         while (root[root] != root).any():
             root = root[root]
     _, part = np.unique(root, return_inverse=True)
-    black = np.append(mask, False).view(np.uint8)
     edges = np.stack([rows * width + starts, rows * width + ends], 1).ravel()
-    pixels = np.bincount(part, np.add.reduceat(black, edges, dtype=np.int32)[::2])
+    begun = mask.copy()  # the first pixel of each stroke in a row
+    begun[:, 1:] &= ~mask[:, :-1]
+    pixels, strokes = (
+        np.bincount(part, np.add.reduceat(np.append(some, False).view(np.uint8), edges, dtype=np.int32)[::2])
+        for some in (mask, begun)
+    )
     left, top, right, bottom = (np.full(len(pixels), limit) for limit in (width, height, 0, 0))
     np.minimum.at(left, part, starts)
     np.minimum.at(top, part, rows)
@@ -350,4 +357,5 @@ def _connected(mask: "Mask") -> list[tuple[Box, int]]:
     filled = pixels / np.maximum(1, high * long)
     fit = (high >= _LOWEST) & (high <= _HIGHEST) & (long >= np.maximum(_WIDEST_SPECK, _WIDE * high))
     fit &= (filled >= _THIN) & (filled < _SOLID)
+    fit &= strokes >= high * np.maximum(_LEAST_STROKES, long / _STROKES_APART)
     return [(Box(left[at], top[at], right[at], bottom[at]), int(pixels[at])) for at in np.flatnonzero(fit).tolist()]

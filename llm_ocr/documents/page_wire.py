@@ -33,7 +33,6 @@ _FONT = 4
 
 def page_to_wire(page: Page) -> dict[str, Any]:
     """Return a page as JSON values and `bytes`; of its evidence, only the ink."""
-    ink = page.evidence.ink if page.evidence else None
     return {
         "id": page.id,
         "document_id": page.document_id,
@@ -41,7 +40,7 @@ def page_to_wire(page: Page) -> dict[str, Any]:
         "source": page.source,
         "image": image_to_wire(page.image),
         "content": content_to_wire(page.content) if page.content else None,
-        "ink": _ink_to_wire(ink),
+        "evidence": evidence_to_wire(Evidence(page.evidence.ink)) if page.evidence and page.evidence.ink else None,
     }
 
 
@@ -55,7 +54,7 @@ def page_from_wire(wire: Mapping[str, Any]) -> Page:
         image=image_from_wire(wire["image"]),
         content=content_from_wire(content) if content else None,
         source=wire["source"],
-        evidence=Evidence(_ink_from_wire(wire["ink"])) if wire["ink"] else None,
+        evidence=evidence_from_wire(wire["evidence"]) if wire["evidence"] else None,
     )
 
 
@@ -72,8 +71,9 @@ def image_from_wire(wire: Sequence[Any]) -> EncodedImage:
 
 def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
     """Return the evidence that answers are judged by, as JSON values and one `bytes`."""
+    ink = evidence.ink
     return {
-        "ink": _ink_to_wire(evidence.ink),
+        "ink": [ink.width, ink.height, ink.packed, ink.blank] if ink else None,
         "lines": [[text, *_rounded(box, 4)] for text, box in evidence.lines],
         "pictured": round(evidence.pictured, 4),
         "undrawn": round(evidence.undrawn, 4),
@@ -87,15 +87,7 @@ def evidence_from_wire(wire: Mapping[str, Any]) -> Evidence:
     lines = tuple((text, Box(*sides)) for text, *sides in wire["lines"])
     counts = wire["pictured"], wire["undrawn"], wire["invisible"]
     ocr = ocr_from_wire(wire["ocr"]) if wire["ocr"] else None
-    return Evidence(_ink_from_wire(wire["ink"]), lines, *counts, ocr)
-
-
-def _ink_to_wire(ink: InkMap | None) -> list[Any] | None:
-    return [ink.width, ink.height, ink.packed, ink.blank] if ink else None
-
-
-def _ink_from_wire(wire: Sequence[Any] | None) -> InkMap | None:
-    return InkMap(*wire) if wire else None
+    return Evidence(InkMap(*wire["ink"]) if wire["ink"] else None, lines, *counts, ocr)
 
 
 def ocr_to_wire(ocr: OcrText) -> dict[str, Any]:

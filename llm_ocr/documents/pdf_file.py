@@ -14,12 +14,11 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents import poppler
-from llm_ocr.documents.covered_text import hide_covered_text
 from llm_ocr.documents.damage import content_damage, image_damage
 from llm_ocr.documents.files import FdFile
+from llm_ocr.documents.hidden_text import drop_contradicted_names, hide_covered_text
 from llm_ocr.documents.images import MIN_SIDE, grayscale_if_equal, longest_side
 from llm_ocr.documents.ink import LONGEST, ink_of
-from llm_ocr.documents.marked_text import drop_contradicted_names
 from llm_ocr.documents.pdf_objects import (
     Frame,
     Objects,
@@ -405,7 +404,7 @@ class PdfFile:
             ink = ink_of(image)
             with self._with_values(loaded, number) as flat:
                 evidence = evidence_of(flat, frame, objects, image, ink, self._look.page_text)
-            damage = image_damage(loaded, objects.declared_images, frame, ink)
+            damage = image_damage(loaded, objects.images_at, frame, ink)
             if not damage and evidence.pictured < SCAN and self.opened is not None:
                 damage = content_damage(self.opened, number)
             if damage and ink.blank and not (evidence.lines or evidence.invisible):

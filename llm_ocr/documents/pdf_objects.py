@@ -87,8 +87,6 @@ _STAMP = 20
 _STRIP = 0.02
 #: Distance in points of the sides of strips of one image.
 _TOUCHING = 0.5
-#: Share of the page up to which an image is a dot, such as a list marker: a square of 7 mm on A4 has 0.0008.
-_DOT = 0.0008
 
 #: Pixels above which an image's color depth matters, and above which it does not. A scanned sheet of A0 in black and
 #: white has 280 million pixels.
@@ -97,16 +95,11 @@ _HUGE, _ABSURD = 100_000_000, 1_000_000_000
 Colour = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredImage:
-    """Image object that is larger than a dot, valid until the page is closed. `box` in points as shown."""
-
-    handle: "_Handle"
-    box: Box
-
-
 class Placed(NamedTuple):
-    """Text object that is not drawn invisibly, or image. `box` in points as shown, `order` of drawing."""
+    """Text object that is not drawn invisibly, or image. `box` in points as shown, `order` of drawing.
+
+    The handle is valid until the page is closed.
+    """
 
     handle: "_Handle"
     box: Box
@@ -126,7 +119,7 @@ class Objects:
     """Objects among the first `MAX_OBJECTS`. `largest_image`: bytes of the largest decoded image.
 
     `resolution`: pixels per point of the finest image that is no small detail. `texts`: visible text objects
-    above the largest image. `covered` is set by `covered_text`.
+    above the largest image. `covered` is set by `hidden_text`.
     """
 
     rasters: list[Raster] = field(default_factory=list)
@@ -134,7 +127,6 @@ class Objects:
     largest_image: int = 0
     resolution: float = 0.0
     texts: int = 0
-    declared_images: list[DeclaredImage] = field(default_factory=list)
     texts_at: list[Placed] = field(default_factory=list)
     images_at: list[Placed] = field(default_factory=list)
     covered: list[Covered] = field(default_factory=list)
@@ -198,8 +190,6 @@ def _add_image(found: Objects, page: pypdfium2.PdfPage, handle: "_Handle", where
             found.rasters[-1] = Raster(found.rasters[-1].box.union(box))
         else:
             found.rasters.append(Raster(box))
-        if box.area > _DOT * where.width * where.height:
-            found.declared_images.append(DeclaredImage(handle, box))
         if box.area > _STRIP * where.width * where.height:
             if box.area > SCAN * where.width * where.height:
                 found.texts = 0
@@ -305,20 +295,6 @@ def _clip_bounds(handle: _Handle) -> tuple[float, float, float, float] | None:
     return (left, bottom, right, top) if count > 0 else None
 
 
-def texts_of_objects(page: pypdfium2.PdfPage, texts: Sequence[Placed], numbers: set[int]) -> dict[int, str]:
-    """Return the letters, digits, and signs of the text objects with these numbers."""
-    text_page, found = page.get_textpage(), {}
-    try:
-        for number in numbers:
-            size = pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, None, 0)
-            buffer = (pdfium.FPDF_WCHAR * (size // 2 + 1))()
-            pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, buffer, ctypes.sizeof(buffer))
-            found[number] = "".join(bytes(buffer).decode("utf-16-le", "replace").replace("\0", "").split())
-    finally:
-        text_page.close()
-    return found
-
-
 #: Limits of a page's links and of an address's bytes.
 _MOST_LINKS, _LONGEST_ADDRESS = 500, 2000
 _ADDRESS = re.compile(r"(?:https?://|mailto:)[\x21-\x7e]+", re.IGNORECASE)
@@ -420,7 +396,12 @@ def drawn_check_boxes(content: PageContent) -> tuple[CheckBox, ...]:
     They are none if one of their size is not beside a line, touches another one, or has a word: these are symbols of a
     drawing, fields for single letters, and cells.
     """
-    shapes = [path for path in content.paths if _may_be_box(path)]
+    shapes = [
+        path
+        for path in content.paths
+        if _SQUARE[0] * path.box.height < path.box.width < _SQUARE[1] * path.box.height and path.segments >= _SIDES
+    ]
+    shapes = [path for path in shapes if _is_dark(path.stroke) or _is_dark(path.fill)]
     groups: list[list[Path]] = []
     for path in sorted(shapes, key=lambda path: -path.box.width):  # a mark follows its box
         group = next((group for group in groups if path.box.width > _ALIKE * group[0].box.width), None)
@@ -438,11 +419,6 @@ def drawn_check_boxes(content: PageContent) -> tuple[CheckBox, ...]:
         if all(_is_field(path, group, content) for path in group):
             found += [CheckBox(path.box, _is_ticked(path, content)) for path in group]
     return tuple(found)
-
-
-def _may_be_box(path: Path) -> bool:
-    square = _SQUARE[0] * path.box.height < path.box.width < _SQUARE[1] * path.box.height
-    return square and path.segments >= _SIDES and (_is_dark(path.stroke) or _is_dark(path.fill))
 
 
 def _is_field(path: Path, group: Sequence[Path], content: PageContent) -> bool:
@@ -530,15 +506,14 @@ def _without_marks(line: Line, places: Sequence[Box]) -> Line | None:
 
 
 def _gaps(line: Line, box: Box) -> tuple[tuple[float, bool], tuple[float, bool]]:
-    """Return the distances from the box to words on its right (True), and from the line's end to the box (False)."""
-    return (_gap_before(line, box), True), (box.x0 - line.box.x1, False)
+    """Return the distances from the box to words on its right (True), and from the line's end to the box (False).
 
-
-def _gap_before(line: Line, box: Box) -> float:
-    """Return the distance from the box to the line's first word on its right: the first one, or after a space."""
-    if box.x0 <= line.box.x0 or box.centre[0] > line.box.x1 or line.text != " ".join(word.text for word in line.words):
-        return line.box.x0 - box.x1
-    return min((word.box.x0 - box.x1 for word in line.words if word.box.centre[0] > box.centre[0]), default=inf)
+    A box inside of the line is before the word after it, if the words are those of the line's text.
+    """
+    before = line.box.x0 - box.x1
+    if line.box.x0 < box.x0 and box.centre[0] <= line.box.x1 and line.text == " ".join(w.text for w in line.words):
+        before = min((word.box.x0 - box.x1 for word in line.words if word.box.centre[0] > box.centre[0]), default=inf)
+    return (before, True), (box.x0 - line.box.x1, False)
 
 
 def _marked(line: Line, mark: Word) -> Line:

@@ -317,7 +317,6 @@ class EdgeCache:
         wanted = [page for page in range(number - REACH, number + REACH + 1) if page != number and 1 <= page <= total]
         missing = {page: loop.create_future() for page in wanted if page not in known}
         known.update(missing)
-        _forget_oldest(known)
         await self._fetch(missing, source, version)
         return {page - number: await self._lines(known, page, source, version) for page in wanted if page in known}
 
@@ -330,7 +329,6 @@ class EdgeCache:
             return
         future: _Future = asyncio.get_running_loop().create_future()
         known[number] = future
-        _forget_oldest(known)
         try:
             yield
         finally:
@@ -361,6 +359,8 @@ class EdgeCache:
         self._documents.move_to_end(source)
         while len(self._documents) > _DOCUMENTS:
             self._documents.popitem(last=False)
+        while len(known) >= _PAGES:
+            known.popitem(last=False)
         return known
 
     async def _fetch(self, missing: dict[int, _Future], source: str, version: str) -> None:
@@ -373,8 +373,3 @@ class EdgeCache:
             for future in missing.values():
                 if not future.done():
                     future.set_result([])
-
-
-def _forget_oldest(known: OrderedDict[int, _Future]) -> None:
-    while len(known) > _PAGES:
-        known.popitem(last=False)

@@ -501,12 +501,6 @@ def sampled(documents: Iterable[SourceDocument], count: int, seed: int) -> Itera
         )
         return int.from_bytes(b"".join(digests))
 
-    chosen: list[tuple[int, int, SourceDocument]] = []  # a heap: the largest hash first
-    for place, document in enumerate(documents):
-        entry = (-number(document), -place, document)
-        if len(chosen) < count:
-            heapq.heappush(chosen, entry)
-        elif entry[:2] > chosen[0][:2]:
-            heapq.heapreplace(chosen, entry)
-    for _, _, document in sorted(chosen, key=lambda entry: -entry[1]):
+    numbered = ((number(document), place, document) for place, document in enumerate(documents))
+    for _, _, document in sorted(heapq.nsmallest(count, numbered), key=lambda entry: entry[1]):
         yield document

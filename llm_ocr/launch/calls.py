@@ -1,20 +1,17 @@
 """Launches from Python, for example in notebooks."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from llm_ocr.config.fields import lists_settings
-from llm_ocr.config.loading import settings_from, sources_keyword
+from llm_ocr.config.loading import Sources, settings_from, sources_keyword
 from llm_ocr.config.models import LaunchSettings
 from llm_ocr.launch.launching import Launch, StagePlan, begin, plans
 
 if TYPE_CHECKING:
     from llm_ocr.config.keywords import SubmitKeywords
-
-
-Sources = str | Path | Iterable[str | Path]
 
 
 @lists_settings(LaunchSettings)

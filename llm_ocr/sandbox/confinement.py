@@ -48,23 +48,8 @@ class Confinement:
     devices: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Protections:
-    """Restrictions that the kernel enforces now."""
-
-    no_network: bool = False
-    no_writing: bool = False
-    no_reading: bool = False  # except files of Python and of the system
-    no_programs: bool = False  # except the named ones
-
-    def named(self) -> dict[str, bool]:
-        """Return the restrictions by their description for users."""
-        return {
-            "no network": self.no_network,
-            "no file is written": self.no_writing,
-            "only given files are read": self.no_reading,
-            "no other program starts": self.no_programs,
-        }
+#: Restrictions by their description for users: `only given files are read` excepts those of Python and of the system.
+PROMISES = ("no network", "no file is written", "only given files are read", "no other program starts")
 
 
 def give_up_privileges() -> None:
@@ -73,16 +58,17 @@ def give_up_privileges() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
 
 
-def confine(confinement: Confinement) -> Protections:
+def confine(confinement: Confinement) -> dict[str, bool]:
     """Drop all rights that the worker does not need, permanently. Never raises: refused restrictions are not enforced.
 
     Needs PR_SET_NO_NEW_PRIVS. Call it while there is a single thread: Landlock restricts the calling thread.
+
+    Returns:
+        Whether the kernel enforces each of `PROMISES` now.
     """
-    if sys.platform != "linux":
-        return Protections()
     landlocked, filtered = False, False
     programs = [found for name in confinement.programs if (found := shutil.which(name))]
-    if not confinement.devices:
+    if sys.platform == "linux" and not confinement.devices:
         with contextlib.suppress(OSError):
             landlocked = bool(_restrict_files(_allowed(programs)))
     with contextlib.suppress(OSError):
@@ -91,14 +77,9 @@ def confine(confinement: Confinement) -> Protections:
         else:
             starting = {} if programs else seccomp.STARTING
             filtered = seccomp.install(seccomp.KERNEL, seccomp.NETWORK, seccomp.ALTERING, starting, writing=False)
-    if confinement.devices:
-        return Protections(no_network=filtered)
-    return Protections(
-        no_network=filtered,
-        no_writing=filtered or landlocked,
-        no_reading=landlocked,
-        no_programs=landlocked or (filtered and not programs),
-    )
+    whole = filtered and not confinement.devices
+    enforced = filtered, whole or landlocked, landlocked, landlocked or (whole and not programs)
+    return dict(zip(PROMISES, enforced, strict=True))
 
 
 def _allowed(programs: Iterable[str]) -> dict[str, int]:
@@ -202,4 +183,4 @@ def _restrict_files(allowed: Mapping[str, int]) -> int:
 
 if __name__ == "__main__":
     give_up_privileges()
-    sys.stdout.write(json.dumps(confine(Confinement(programs=tuple(sys.argv[1:]))).named()))
+    sys.stdout.write(json.dumps(confine(Confinement(programs=tuple(sys.argv[1:])))))

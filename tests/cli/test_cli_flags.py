@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llm_ocr.cli import main
-from llm_ocr.cli.flags import Flags, build_parser, parse_flags
 from llm_ocr.cli.output import with_flags
+from llm_ocr.cli.start import Flags, build_parser, parse_flags
 from llm_ocr.config import models
 from llm_ocr.config.commands import all_commands, find_command
 from llm_ocr.config.fields import command_models, settings_of

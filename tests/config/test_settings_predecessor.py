@@ -1,9 +1,11 @@
 """Every variable that the predecessor reads is known here, and does what the documentation says."""
 
+import re
+
 import pytest
 
-from llm_ocr.config.fields import all_names
-from llm_ocr.config.legacy import BY_NAME, TABLE, Effect, markdown_table
+from llm_ocr.config.fields import every_setting
+from llm_ocr.config.legacy import TABLE, WITHOUT_EFFECT
 from llm_ocr.config.models import AssembleSettings, DemoSettings, DescribeSettings, ExtractSettings, RunSettings
 from llm_ocr.errors import UsageError
 
@@ -21,19 +23,18 @@ NAMES = (
 )
 
 
-def test_the_table_holds_every_name_once():
-    assert sorted(BY_NAME) == sorted(NAMES.split())
-    assert len(TABLE) == len(BY_NAME)
-
-
-def test_the_documentation_holds_the_table(repository):
-    assert markdown_table() in (repository / "docs" / "migrating.md").read_text(encoding="utf-8")
+def test_the_documentation_explains_every_name(repository):
+    text = (repository / "docs" / "migrating.md").read_text(encoding="utf-8")
+    effects = "read|no effect, one warning|ignored without a word"
+    rows = re.findall(rf"^\| `([A-Z3_]+)` \| ({effects}) \| (\S*) \| ", text, re.M)
+    assert sorted(name for name, *_ in rows) == sorted(NAMES.split())
+    assert {name for name, effect, _ in rows if effect == "no effect, one warning"} == {*WITHOUT_EFFECT}
+    settings = {name: setting for name, effect, setting in rows if effect == "read" and setting}
+    assert settings == {bare.name: f"`LLM_OCR_{bare.setting.upper()}`" for bare in TABLE}
 
 
 def test_names_that_are_read_lead_to_settings_that_exist():
-    for bare in TABLE:
-        assert not bare.setting or bare.setting in all_names()
-        assert bare.effect is Effect.READ or not bare.setting
+    assert all(bare.setting in every_setting() for bare in TABLE)
 
 
 @pytest.mark.parametrize(("text", "limit"), [("0", None), ("12", 12)])
@@ -141,9 +142,9 @@ ANY_TEXT = "DATASET_NAME DATASET_CONFIG DATASET_SPLIT OUTPUT_DIR SERVED_MODEL_NA
 PROMPTS = "DOC_PROMPT FIGURE_PROMPT"
 
 
-@pytest.mark.parametrize("name", [bare.name for bare in TABLE if bare.setting])
-def test_a_bad_value_names_its_variable(loaded, name):
-    model = DescribeSettings if BY_NAME[name].setting == "input" else RunSettings
+@pytest.mark.parametrize(("name", "setting"), [(bare.name, bare.setting) for bare in TABLE])
+def test_a_bad_value_names_its_variable(loaded, name, setting):
+    model = DescribeSettings if setting == "input" else RunSettings
     value = "\0" if name in (ANY_TEXT + PROMPTS).split() else BAD[name]
     with pytest.raises(UsageError, match=rf"^{name}={value}: must "):
         loaded(model, environ={name: value})

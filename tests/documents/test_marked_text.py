@@ -4,7 +4,7 @@ import pytest
 from pdf_writing import pages, text, written
 from test_rendering import outcome, with_renderer
 
-from llm_ocr.documents.marked_text import contradicts
+from llm_ocr.documents.hidden_text import contradicts
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,6 @@ _SIGNING = re.compile(
     r"|sig|se|st|sp|sv|sr|spr|skoid|sktid|skt|ske|sks|skv",
     re.I,
 )
-_CREDENTIALS = re.compile(r"(//)[^/?#]*@")
 _LOGIN = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@")
 #: Characters that make a name a pattern.
 _MAGIC = re.compile(r"[*?[]")

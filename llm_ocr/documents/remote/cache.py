@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from llm_ocr.documents.open_fd import CHANGED_HINT
 from llm_ocr.documents.remote import RemoteOptions, fingerprint, scheme_of, shown, split, suffix_of
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import ObjectInfo, ObjectStore, StoreOptions, open_store
+from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.types import Reason
 
 T = TypeVar("T")
@@ -67,30 +69,27 @@ class Fetched:
 
 
 class Room:
-    """Room of one document in the cache. Without a budget, any size fits at once."""
+    """Room of one document in the cache."""
 
-    def __init__(self, budget: Budget | None) -> None:
+    def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._size = 0
 
     async def take(self, size: int) -> None:
         """Wait until the bytes fit, and count them as used. Call once, before writing."""
-        if self._budget is not None:
-            await self._budget.take(size)
-            self._size = size
+        await self._budget.take(size)
+        self._size = size
 
     def resize(self, size: int) -> None:
         """Set the actual size of the document; never waits."""
-        if self._budget is not None:
-            self._budget.used += size - self._size
-            self._size = size
-            self._budget.settle()
+        self._budget.used += size - self._size
+        self._size = size
+        self._budget.settle()
 
     def free(self) -> None:
         """Subtract the bytes of a removed document, without admitting callers."""
-        if self._budget is not None:
-            self._budget.used -= self._size
-            self._size = 0
+        self._budget.used -= self._size
+        self._size = 0
 
 
 class DiskError(StorageError):
@@ -186,10 +185,9 @@ class _Entry:
 
 
 class FileCache:
-    """Documents below `folder`, at most `options.cache_bytes` of them, for one event loop."""
+    """Local files of documents, at most `options.cache_bytes` of them, for one event loop; `close` removes them."""
 
-    def __init__(self, folder: Path, fetch: Fetch, options: RemoteOptions) -> None:
-        self._folder = folder
+    def __init__(self, fetch: Fetch, options: RemoteOptions) -> None:
         self._fetch = fetch
         self._options = options
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()  # least recently used first
@@ -197,6 +195,11 @@ class FileCache:
         self._tasks: set[asyncio.Task[Fetched]] = set()
         self._turns = asyncio.Semaphore(options.fetches)
         self._budget = Budget(options.cache_bytes, self._give_up)
+
+    @cached_property
+    def folder(self) -> OwnFolder:
+        """Folder of the files, which is made at its first use."""
+        return OwnFolder(COPIES, self._options.cache_folder)
 
     @property
     def used(self) -> int:
@@ -230,16 +233,18 @@ class FileCache:
             self._let_go(entry)
 
     async def close(self) -> None:
-        """Cancel the transfers."""
+        """Cancel the transfers and remove all files."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if "folder" in self.__dict__:
+            await asyncio.to_thread(self.folder.remove)
 
     def _start(self, key: _Key) -> _Entry:
         name = hashlib.sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:32]
         suffix = suffix_of(key[0])
         # A file fetched without a version keeps its own name when another fetch without a version starts.
-        path = self._folder / f"{name}-{secrets.token_hex(4)}{suffix if suffix in SUFFIXES else ''}"
+        path = self.folder.path / f"{name}-{secrets.token_hex(4)}{suffix if suffix in SUFFIXES else ''}"
         entry = self._entries[key] = _Entry(key, path, Room(self._budget))
         entry.task = asyncio.create_task(self._fetched(entry))
         self._tasks.add(entry.task)

@@ -33,7 +33,7 @@ from llm_ocr.documents.remote import (
     unknown_scheme,
 )
 from llm_ocr.documents.remote.cache import (
-    COPIES,
+    Budget,
     Fetched,
     FileCache,
     LocalCopy,
@@ -45,7 +45,6 @@ from llm_ocr.documents.remote.cache import (
 from llm_ocr.documents.remote.http import WebClient
 from llm_ocr.errors import ObjectNotFound, PageFailure, UsageError
 from llm_ocr.storage import ObjectInfo
-from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.types import Reason
 
 # Remote documents from user input: single URLs, prefixes, patterns, lists, and manifests. The listing of a prefix
@@ -130,7 +129,8 @@ class RemoteListing:
                     async def fetch() -> None:
                         web = WebClient(self._options)
                         try:
-                            await web.fetch(source, "", file, Room(None))  # a list takes no room in the cache
+                            alone = Room(Budget(0, lambda: False))  # a list takes no room in the cache
+                            await web.fetch(source, "", file, alone)
                         finally:
                             await web.close()
 
@@ -225,8 +225,7 @@ class RemoteDocuments:
         self._options = options or RemoteOptions()
         self._web = web or WebClient(self._options)
         self._store = StoreClient(self._options, stores or Stores(self._options.store))
-        self._folder: OwnFolder | None = None
-        self._cache: FileCache | None = None
+        self._cache = FileCache(self._fetch, self._options)
 
     async def __aenter__(self) -> Self:
         return self
@@ -237,7 +236,7 @@ class RemoteDocuments:
     @property
     def used(self) -> int:
         """Bytes of documents on the local disk, including incoming ones."""
-        return self._cache.used if self._cache else 0
+        return self._cache.used
 
     def open(self, source: str, version: str = "") -> AbstractAsyncContextManager[LocalCopy]:
         """Provide the document as a local file for the duration of the block.
@@ -251,9 +250,6 @@ class RemoteDocuments:
             DiskError: The local disk is full.
             MissingExtra: The package for the store is not installed.
         """
-        if self._cache is None:
-            self._folder = OwnFolder(COPIES, self._options.cache_folder)
-            self._cache = FileCache(self._folder.path, self._fetch, self._options)
         return self._cache.open(source, version)
 
     async def look(self, source: str) -> Fetched:
@@ -262,12 +258,9 @@ class RemoteDocuments:
 
     async def close(self) -> None:
         """Cancel the transfers and remove all files."""
-        if self._cache is not None:
-            await self._cache.close()
+        await self._cache.close()
         await self._web.close()
         self._store.close()
-        if self._folder is not None:
-            await asyncio.to_thread(self._folder.remove)
 
     async def _fetch(self, source: str, version: str, target: Path, room: Room) -> Fetched:
         if is_web(source):

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.documents.remote import RemoteOptions
-from llm_ocr.documents.remote.cache import COPIES, Fetched, FileCache, LocalCopy, Room, disk_errors
+from llm_ocr.documents.remote.cache import Fetched, FileCache, LocalCopy, Room, disk_errors
 from llm_ocr.documents.rows import DataFile, RowAddress, in_repository, row_address
 from llm_ocr.documents.rows.files import HubFiles, decoding, parquet_file
 from llm_ocr.documents.rows.listing import no_image
 from llm_ocr.errors import ObjectNotFound, PageFailure
-from llm_ocr.storage.own_folder import OwnFolder
 from llm_ocr.types import Reason
 
 if TYPE_CHECKING:
@@ -177,8 +176,7 @@ class RowImages:
         self._groups = Groups(HubFiles(pause=self._stop.wait))
         # Twice the number, so that row look-ups do not wait for groups in transfer.
         self._threads = ThreadPoolExecutor(2 * options.fetches, thread_name_prefix="llm-ocr-rows")
-        self._folder = OwnFolder(COPIES, options.cache_folder)
-        self._cache = FileCache(self._folder.path, self._fetch, options)
+        self._cache = FileCache(self._fetch, options)
 
     @contextlib.asynccontextmanager
     async def open(self, address: RowAddress, number: int) -> AsyncIterator[tuple[Path, int | None]]:
@@ -192,7 +190,7 @@ class RowImages:
             StorageError: The dataset cannot be read.
             DiskError: The local disk is full.
         """
-        path = self._folder.path / f"{secrets.token_hex(16)}.image"
+        path = self._cache.folder.path / f"{secrets.token_hex(16)}.image"
         try:
             group = await asyncio.get_running_loop().run_in_executor(self._threads, self._groups.of, address)
             first = RowAddress(address.file, group.first, address.column)  # represents the group
@@ -213,7 +211,6 @@ class RowImages:
         self._stop.set()
         await self._cache.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
-        await asyncio.to_thread(self._folder.remove)
 
     async def _fetch(self, source: str, version: str, target: Path, room: Room) -> Fetched:
         address = row_address(source)

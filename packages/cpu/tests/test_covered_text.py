@@ -4,7 +4,7 @@ import pypdfium2
 import pytest
 from pdf_writing import pages, text
 
-from llm_ocr.documents.covered_text import hide_covered_text
+from llm_ocr.documents.hidden_text import hide_covered_text
 from llm_ocr.documents.pdf_objects import page_frame, page_objects
 from llm_ocr_cpu.pdf_text import page_content
 

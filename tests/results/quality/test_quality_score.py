@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from llm_ocr.documents.ink import ink_of, pixels_of, place_of
 from llm_ocr.documents.rendering import Renderer, RenderOptions
@@ -536,16 +536,32 @@ def test_ink_without_text_is_never_ok(paper, read, source):
     assert (attempt.status, attempt.reason, quality.score) == (Status.DEGRADED, Reason.EMPTY, 0.0)
 
 
-@pytest.mark.parametrize(("lower", "status"), [("lines of a graph", Status.OK), ("text", Status.DEGRADED)])
+@pytest.mark.parametrize(
+    ("lower", "status"),
+    [
+        ("lines of a graph", Status.OK),
+        ("solid shapes", Status.OK),
+        ("text", Status.DEGRADED),
+        ("blurred text", Status.DEGRADED),
+    ],
+)
 def test_only_text_that_ocr_left_out_is_an_alarm(paper, read, lower, status):
     image = Image.new("L", (500, 700), 255)
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(size=11)
     line = "The north hall of the harbor holds crates of glass"
     for y in range(60, 660, 18):
-        if y < 300 or lower == "text":
+        if y < 300 or "text" in lower:
             draw.text((60, y), line, fill=0, font=font)
+    if lower == "blurred text":
+        image.paste(image.crop((0, 300, 500, 700)).filter(ImageFilter.GaussianBlur(1.2)), (0, 300))
     for start in (340, 420, 500) if lower == "lines of a graph" else ():
         draw.line([(x, start + (x * x // 97) % 130) for x in range(40, 460, 14)], fill=0, width=2)
+    if lower == "solid shapes":
+        for left, start in ((60, 20), (250, 100)):
+            draw.pieslice((left, 330, left + 150, 480), start, start + 250, fill=60)
+        for left in range(60, 440, 60):
+            draw.ellipse((left, 500, left + 34, 534), fill=60)
+            draw.polygon([(left, 600), (left + 25, 555), (left + 50, 600)], fill=60)
     page = replace(paper, evidence=Evidence(ink_of(image)))
     upper = Block(BlockKind.TEXT, Box(0.1, 0.08, 0.9, 0.44), " ".join([line] * 14))
     attempt, _, _ = rated(page, replace(read, blocks=(upper,), source="ocr", confidence=0.99), FITTED)

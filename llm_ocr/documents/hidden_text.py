@@ -1,15 +1,25 @@
-"""Find text that the page draws over: an amount that a white box and a new amount replace, or text below a photo.
+"""Hide text of a PDF that its page contradicts, from all readers.
 
-The picture has ink at such a place, so it does not show that the text is hidden. The page is drawn again without the
-text: hidden text changes no pixel.
+Covered text: the page draws over it, such as a white box and a new amount, or a photo. The picture has ink at such a
+place, so it does not show that the text is hidden. The page is drawn again without the text: hidden text changes no
+pixel.
+
+Marked text: its `/ActualText`, which pdfium reads in place of the glyphs, contradicts them, such as an amount that a
+reader does not see. Most of it agrees with them, or says what the font does not: the letters of a ligature, or a soft
+hyphen. The names of the glyphs count if both are numbers or letters that differ.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import ctypes
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from llm_ocr.documents.pdf_objects import Covered, Frame, Objects, texts_of_objects
+from llm_ocr.documents.pdf_objects import Covered, Frame, Objects, Placed, page_frame, page_objects
+from llm_ocr.documents.text_layer import meaningless
 from llm_ocr.types import SCAN, Box
 
 #: Limits of the text objects that are compared with each other, and of the pairs.
@@ -34,12 +44,19 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
     # Older OCR of a scan may be drawn below it.
     scan = max((image.order for image in objects.images_at if image.box.area > SCAN * page_area), default=-1)
     above = [at for at, text in enumerate(texts) if text.order > scan]
-    below = [at for at in _below_pictures(objects) if texts[at].order > scan]
+    below = [
+        at
+        for at in above
+        if any(
+            image.order > texts[at].order and texts[at].box.covered_by(image.box) > _BELOW
+            for image in objects.images_at
+        )
+    ]
     found = _pairs(frame, [texts[at].box for at in above]) if 1 < len(above) <= _MOST_TEXTS else []
     pairs = [(above[one], above[other], place) for one, other, place in found]
     if not (below or pairs):
         return
-    words = texts_of_objects(page, texts, {*below, *(at for one, other, _ in pairs for at in (one, other))})
+    words = _texts_of(page, texts, {*below, *(at for one, other, _ in pairs for at in (one, other))})
     # The same words twice look bold.
     pairs = [pair for pair in pairs if not (words[pair[0]] in words[pair[1]] or words[pair[1]] in words[pair[0]])]
     lower: dict[int, list[Box]] = {at: [] for at in below}
@@ -51,15 +68,6 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
         if one not in hidden:
             upper.setdefault(other, []).append(place)
     _hidden(page, frame, objects, upper, words)
-
-
-def _below_pictures(objects: Objects) -> list[int]:
-    """Return the texts below pictures."""
-    return [
-        number
-        for number, text in enumerate(objects.texts_at if objects.images_at else ())
-        if any(at.order > text.order and text.box.covered_by(at.box) > _BELOW for at in objects.images_at)
-    ]
 
 
 def _pairs(frame: Frame, boxes: Sequence[Box]) -> list[tuple[int, int, Box]]:
@@ -126,4 +134,97 @@ def _hidden(
         for region in filter(is_unseen, regions):
             objects.covered.append(Covered(handle, region, 0))
             found.add(number)
+    return found
+
+
+#: Bytes of `/ActualText` that are compared.
+_LONGEST = 4096
+_NAME = b"ActualText"
+#: First words of the names of letters whose order in the file is that of the text, and which have one form.
+_PLAIN_SCRIPTS = ("LATIN", "GREEK", "CYRILLIC", "DIGIT")
+
+
+def drop_contradicted_names(page: pypdfium2.PdfPage, number: int, texts: Sequence[Placed]) -> None:
+    """Remove the marks from the text objects of page `number` whose `/ActualText` contradicts their glyphs."""
+    spans: dict[int, tuple[str, list[int]]] = {}  # by mark: the objects of one span share it
+    for at, text in enumerate(texts):
+        for mark, told in _names_of(text.handle):
+            if any(map(str.isalnum, told)):
+                spans.setdefault(_address(mark), (told, []))[1].append(at)
+    if not spans or page.pdf is None:
+        return
+    with contextlib.closing(page.pdf[number - 1]) as copy:  # its text is that of the glyphs
+        copies = page_objects(copy, page_frame(copy), paths=False).texts_at
+        if len(copies) != len(texts):
+            return
+        numbers = {at for _, places in spans.values() for at in places}
+        for at in numbers:
+            _remove_names(copies[at].handle)
+        drawn, unnamed = _texts_of(copy, copies, numbers), _unnamed(copy)
+        for told, places in spans.values():
+            is_named = not any(_address(copies[at].handle) in unnamed for at in places)
+            if is_named and contradicts(told, "".join(drawn[at] for at in places)):
+                for at in places:
+                    _remove_names(texts[at].handle)
+
+
+def contradicts(told: str, drawn: str) -> bool:
+    """Return whether `/ActualText` has other numbers or letters than the glyphs; it may have more letters."""
+    ours, theirs = _plain(told), _plain(drawn)
+    if not ours or not theirs or meaningless(drawn):
+        return False
+    if not all(unicodedata.name(c, "?").startswith(_PLAIN_SCRIPTS) for c in ours + theirs):
+        return False
+    if "".join(filter(str.isdigit, ours)) != "".join(filter(str.isdigit, theirs)):
+        return True
+    rest = iter(ours)
+    return not all(letter in rest for letter in theirs)
+
+
+def _plain(text: str) -> str:
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", text).casefold()))
+
+
+def _names_of(handle: Any) -> Iterator[tuple[Any, str]]:
+    """Yield the marks of a text object that have `/ActualText`, with this text."""
+    size, buffer = ctypes.c_ulong(), (pdfium.FPDF_WCHAR * (_LONGEST // 2))()
+    for index in range(max(0, pdfium.FPDFPageObj_CountMarks(handle))):
+        mark = pdfium.FPDFPageObj_GetMark(handle, index)
+        if mark and pdfium.FPDFPageObjMark_GetParamStringValue(mark, _NAME, buffer, _LONGEST, size):
+            yield mark, bytes(buffer)[: max(0, min(size.value, _LONGEST) - 2)].decode("utf-16-le", "replace")
+
+
+def _remove_names(handle: Any) -> None:
+    for mark, _ in list(_names_of(handle)):
+        pdfium.FPDFPageObj_RemoveMark(handle, mark)
+
+
+def _address(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
+
+
+def _unnamed(page: pypdfium2.PdfPage) -> set[int]:
+    """Return the addresses of the text objects with glyphs for which their font has no name."""
+    text_page = page.get_textpage()
+    try:
+        return {
+            _address(pdfium.FPDFText_GetTextObject(text_page, index))
+            for index in range(max(0, text_page.count_chars()))
+            if pdfium.FPDFText_HasUnicodeMapError(text_page, index) == 1
+        }
+    finally:
+        text_page.close()
+
+
+def _texts_of(page: pypdfium2.PdfPage, texts: Sequence[Placed], numbers: set[int]) -> dict[int, str]:
+    """Return the letters, digits, and signs of the text objects with these numbers."""
+    text_page, found = page.get_textpage(), {}
+    try:
+        for number in numbers:
+            size = pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, None, 0)
+            buffer = (pdfium.FPDF_WCHAR * (size // 2 + 1))()
+            pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, buffer, ctypes.sizeof(buffer))
+            found[number] = "".join(bytes(buffer).decode("utf-16-le", "replace").replace("\0", "").split())
+    finally:
+        text_page.close()
     return found
