@@ -28,9 +28,8 @@ from llm_ocr.documents.remote.cache import LocalCopy
 from llm_ocr.documents.sources import find_documents
 from llm_ocr.results.documents import DocumentNames
 from llm_ocr.scheduling.scanner import PlannedUnits
-from llm_ocr.stages.counting import PageCounter
+from llm_ocr.stages.counting import CountOptions, PageCounter, counted
 from llm_ocr.stages.extract import expected_pages
-from llm_ocr.stages.page_estimates import CountOptions, counted
 from llm_ocr.stages.plan import known_totals
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace

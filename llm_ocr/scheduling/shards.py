@@ -75,6 +75,19 @@ class Shard:
 WHOLE = Shard()
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Distribution of the units among workers: a static shard, or leases on any unit."""
+
+    shard: Shard = WHOLE
+    leases: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether all units belong to this worker, as far as it can tell."""
+        return not self.leases and self.shard.count == 1
+
+
 def detected_shard(
     environment: Mapping[str, str],
     sagemaker_files: Iterable[Path] = SAGEMAKER_FILES,

@@ -19,19 +19,19 @@ from llm_ocr.results.documents import DocumentNames, document_markdown, figure_f
 from llm_ocr.results.schema import Images, finals_to_parquet
 from llm_ocr.scheduling.follow import Published, ReadyItems
 from llm_ocr.scheduling.scanner import PlannedItems
+from llm_ocr.scheduling.shards import Split
 from llm_ocr.stages import Progress
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.sharing import (
     SMALL,
+    Expected,
     Sharing,
-    Split,
-    copy_markers,
+    begin,
     follows,
     key_before,
     pages_stage,
     sharing,
-    shows_all,
     split_of,
 )
 from llm_ocr.types import Counts, DocumentPart, FigureRecord, PageRecord, Status, plural
@@ -50,7 +50,7 @@ from llm_ocr.workspace.items import (
     note_of_views,
     sha256_of,
 )
-from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, claim_key, key_settings, stage_keys
+from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, Claim, key_settings, stage_keys
 from llm_ocr.workspace.publish import Marker, NotConserved, done_units, iter_markers, publish, standing_marker
 from llm_ocr.workspace.published import (
     Finished,
@@ -96,12 +96,14 @@ async def assemble(command: Job[AssemblyCommand]) -> None:
         "dataset_images": settings.dataset_images,
         "result_version": RESULT_VERSION,
     }
-    key = await asyncio.to_thread(claim_key, workspace, ASSEMBLE, made)
+    claim = Claim(workspace, ASSEMBLE, made)
+    key = await asyncio.to_thread(claim.take)
     split = await split_of(command, ASSEMBLE)
-    async with sharing(command, split, ASSEMBLE, key) as share:
+    async with sharing(command, split, claim) as share:
         job = await asyncio.to_thread(assemble_job, workspace, key, made)
-        whole = not follows(settings) and await asyncio.to_thread(shows_all, command, split, ASSEMBLE)
-        broken = await asyncio.to_thread(_begin, job, split, (pages_from, source), progress, whole=whole)
+        broken, intact = await asyncio.to_thread(_finished, job, split)
+        count = partial(_expected, job, split, (pages_from, source), intact)
+        whole = (await asyncio.to_thread(begin, command, split, ASSEMBLE, count)).whole
         # Published items have no leases, so each of several workers starts at a random item.
         first = random.randrange(len(broken)) if broken and split.leases else 0
         again = (job.planned[place] for place in (*broken[first:], *broken[:first]))
@@ -110,8 +112,7 @@ async def assemble(command: Job[AssemblyCommand]) -> None:
         while share.grown:  # a newer generation may contain pages of the same items
             job = await asyncio.to_thread(assemble_job, workspace, key, made)
             await _assemble(job, _todo(job, command, share, describe), share, progress, whole)
-    if split.alone or workspace.published(f"{ASSEMBLE}/{key}/"):
-        await asyncio.to_thread(copy_markers, workspace, ASSEMBLE, key, job.planned, note_beside)
+        await asyncio.to_thread(share.finish, job.planned, note_beside)
     await asyncio.to_thread(_finish_dataset, command, job)
     progress.end()
 
@@ -310,34 +311,30 @@ def _todo(job: AssembleJob, command: Job[AssemblyCommand], share: Sharing, descr
     yield from share.take(job.planned, ReadyItems(job.planned, published), generations)
 
 
-def _begin(job: AssembleJob, split: Split, source: tuple[str, str], progress: Progress, *, whole: bool) -> list[int]:
-    """Begin the progress; return this worker's published items whose views are missing or of another key."""
+def _finished(job: AssembleJob, split: Split) -> tuple[list[int], list[int]]:
+    """Return this worker's published items: those whose views are missing or of another key, and the others."""
     done = done_units(job.workspace, ASSEMBLE, job.key)
     finished = [place for place in split.shard.of(range(len(job.planned))) if job.planned.name(place) in done]
     # Of a large plan, several workers read all notes only if another key may have written views.
     looks = split.alone or len(job.planned) <= SMALL or len(stage_keys(job.workspace, ASSEMBLE)) > 1
     broken = _broken(job, finished, looks=looks)
-    if not whole:
-        progress.begin(ASSEMBLE, 0, Counts())
-        return broken
-    names = {job.planned.name(place) for place in set(finished).difference(broken)}
-    counts = (marker.counts for marker in iter_markers(job.workspace, ASSEMBLE, job.key, names))
-    progress.begin(ASSEMBLE, _expected(job, split, source), sum(counts, Counts()))
-    return broken
+    return broken, sorted(set(finished).difference(broken))
 
 
-def _expected(job: AssembleJob, split: Split, source: tuple[str, str]) -> int:
+def _expected(job: AssembleJob, split: Split, source: tuple[str, str], intact: list[int]) -> Expected:
     """Return the pages of this worker's items. Extract has counted the documents that the plan estimated."""
     planned = job.planned
+    names = {planned.name(place) for place in intact}
+    done = sum((marker.counts for marker in iter_markers(job.workspace, ASSEMBLE, job.key, names)), Counts())
     totals = totals_of(planned.units.generations)
     markers = iter_markers(job.workspace, *source) if totals.estimated else ()
     corrections = {marker.unit: correction(marker.summary) for marker in markers}
     if split.alone:
-        return totals.expected + sum(corrections.values())
+        return Expected(totals.expected + sum(corrections.values()), done)
     mine = [planned[place] for place in split.shard.of(range(len(planned)))]
     units = [unit for item in mine for unit in (*item.units, *item.newer)]
     rows = sum(unit.planned + corrections.get(unit.id, 0) for unit in units)
-    return rows - sum(unit.replaces for item in mine for unit in item.newer)
+    return Expected(rows - sum(unit.replaces for item in mine for unit in item.newer), done)
 
 
 def _broken(job: AssembleJob, finished: list[int], *, looks: bool) -> list[int]:

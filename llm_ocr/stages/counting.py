@@ -1,18 +1,21 @@
-"""Count the pages of documents by opening them, and exclude filtered documents."""
+"""Count or estimate the pages of documents, and exclude filtered documents."""
 
 import asyncio
 import contextlib
+from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import accumulate, islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal
 
 from llm_ocr.documents.files import IMAGE
 from llm_ocr.documents.filters import Filters, LeftOut
 from llm_ocr.documents.manifests import PageRanges, SourceDocument
 from llm_ocr.documents.open_fd import Given, given_all
-from llm_ocr.documents.remote import is_remote, shown
+from llm_ocr.documents.remote import is_remote, is_web, shown, suffix_of
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import version_of
 from llm_ocr.errors import PageFailure
@@ -20,8 +23,6 @@ from llm_ocr.stages.rendering import Remote
 from llm_ocr.types import Reason
 from llm_ocr.workspace.plan import KnownFiltered
 from llm_ocr.workspace.planned import DiskDict, PlannedDocument, wanted_of, wanted_pages
-
-T = TypeVar("T")
 
 #: Largest size of a small file in bytes, and files per group.
 _SMALL, _TOGETHER = 4 << 20, 4
@@ -127,8 +128,11 @@ class PageCounter:
 
     async def one(self, document: SourceDocument) -> PlannedDocument:
         """Count one document, unless its pages are known, and select from them."""
-        if (listed := self.at_once(document)) is not None:
-            return listed
+        if document.reason is not None:
+            return self.failed(document, "", document.reason, document.detail)
+        # Of the filters, only that of blank pages applies to rows of datasets, whose images must then be fetched.
+        if document.page_total is not None and not (self._filters and self._filters.options.blank):
+            return self.counted(document, document.version, document.page_total)
         if self._filters is None and self._small.takes(document):
             version, found = await self._small.look(document)
             if isinstance(found, PageFailure):
@@ -150,15 +154,6 @@ class PageCounter:
             return self.failed(document, version, failure.reason, failure.detail)
         made = self.counted(document, version, total)
         return replace(made, filtered=left_out.cause, detail=left_out.detail) if left_out else made
-
-    def at_once(self, document: SourceDocument) -> PlannedDocument | None:
-        """Return the document if its listing contains all facts."""
-        if document.reason is not None:
-            return self.failed(document, "", document.reason, document.detail)
-        # Of the filters, only that of blank pages applies to rows of datasets, whose images must then be fetched.
-        if document.page_total is not None and not (self._filters and self._filters.options.blank):
-            return self.counted(document, document.version, document.page_total)
-        return None
 
     def total(self, version: str) -> int | None:
         """Return the known number of pages of a version; 0 if it is planned and not counted."""
@@ -252,36 +247,160 @@ class PageCounter:
 
 
 async def in_order(
-    documents: Iterable[SourceDocument],
-    one: Callable[[SourceDocument], Awaitable[PlannedDocument]],
-    at_once: Callable[[SourceDocument], PlannedDocument | None] = lambda document: None,
+    documents: Iterable[SourceDocument], one: Callable[[SourceDocument], Awaitable[PlannedDocument]]
 ) -> AsyncIterator[PlannedDocument]:
-    """Yield one planned document for each document, in order.
-
-    Args:
-        documents: The documents.
-        one: Counts a document. Several calls run concurrently.
-        at_once: Returns a document that needs no call of `one`.
-    """
-    waiting: deque[PlannedDocument | asyncio.Future[PlannedDocument]] = deque()
-    under_way = 0
+    """Yield the result of `one` for each document, in order. Several calls run concurrently."""
+    waiting: deque[asyncio.Future[PlannedDocument]] = deque()
     try:
         for document in documents:
-            made = at_once(document)
-            under_way += made is None
-            waiting.append(made or asyncio.ensure_future(one(document)))
-            while waiting and (under_way > _AHEAD or isinstance(waiting[0], PlannedDocument)):
-                first = waiting[0]
-                if not isinstance(first, PlannedDocument):
-                    first = await first
-                    under_way -= 1
+            waiting.append(asyncio.ensure_future(one(document)))
+            if len(waiting) > _AHEAD:
+                yield await waiting[0]
                 waiting.popleft()
-                yield first
         while waiting:
-            first = waiting[0]
-            yield first if isinstance(first, PlannedDocument) else await first
+            yield await waiting[0]
             waiting.popleft()
     finally:
         for task in waiting:
-            if isinstance(task, asyncio.Future):
-                task.cancel()
+            task.cancel()
+
+
+# Estimated page counts: a sample of the documents is opened, and the others are estimated from their size. An estimate
+# only determines how the plan is divided and which progress is shown. A document is counted when it is read.
+
+
+#: Documents of the same kind and nearly the same size that an estimate is based on.
+_NEIGHBOURS = 16
+#: Bytes per page if no document of the kind could be opened.
+_GUESS = 100_000
+_TIFF = (".tif", ".tiff")
+
+
+@dataclass(frozen=True, slots=True)
+class CountOptions:
+    """Selection of the documents that are opened."""
+
+    #: `exact` opens all documents, `estimate` only a sample, and `auto` estimates above `exact_up_to` documents.
+    mode: Literal["auto", "exact", "estimate"] = "auto"
+    pages_per_unit: int = 64  # a document with more estimated pages is opened, so that it can be divided
+    exact_up_to: int = 10_000  # documents
+    sample: int = 200  # opened documents per kind
+
+
+@dataclass(slots=True)
+class Sizes:
+    """Pages of documents of one kind by size, for estimates."""
+
+    known: list[tuple[int, int]]  # size in bytes, pages
+    _bytes: list[int] = field(init=False)
+    _pages: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.known.sort()
+        self._bytes = [0, *accumulate(size for size, _ in self.known)]
+        self._pages = [0, *accumulate(pages for _, pages in self.known)]
+
+    def pages(self, size: int) -> int:
+        """Return the pages by the mean bytes per page of the documents of nearest size; at least 1."""
+        begin = max(0, min(bisect_left(self.known, (size, 0)) - _NEIGHBOURS // 2, len(self.known) - _NEIGHBOURS))
+        end = min(begin + _NEIGHBOURS, len(self.known))
+        some = self._bytes[end] - self._bytes[begin]
+        per_byte = (self._pages[end] - self._pages[begin]) / some if some else 1 / _GUESS
+        return max(1, round(size * per_byte))
+
+
+class Estimator:
+    """Estimates page counts from a sample that it opens. Opens documents that cannot be estimated."""
+
+    def __init__(self, counter: PageCounter, options: CountOptions) -> None:
+        self._counter = counter
+        self._options = options
+        self._sizes: dict[str, Sizes] = {}
+        self._sampled: dict[int, PlannedDocument] = {}  # by the documents' identity
+
+    async def look(self, batch: Sequence[SourceDocument]) -> None:
+        """Open a sample of each new kind, spread over the batch."""
+        self._sampled.clear()
+        for kind in dict.fromkeys(_kind(one) for one in batch if _can_be_estimated(one)):
+            if kind == IMAGE or kind in self._sizes:
+                continue
+            alike = [one for one in batch if _can_be_estimated(one) and _kind(one) == kind]
+            count = min(len(alike), self._options.sample)
+            chosen = [alike[number * len(alike) // count] for number in range(count)]
+            known: list[tuple[int, int]] = []
+            opened = [one async for one in in_order(chosen, partial(self._opened, known))]
+            for document, made in zip(chosen, opened, strict=True):
+                self._sampled[id(document)] = made
+                self._counter.remember(made)
+            self._sizes[kind] = Sizes(known)
+
+    async def _opened(self, known: list[tuple[int, int]], document: SourceDocument) -> PlannedDocument:
+        try:
+            document = await self._counter.located(document)
+        except PageFailure as failure:
+            return self._counter.failed(document, document.version, failure.reason, failure.detail)
+        made = await self._counter.one(document)
+        if made.page_total:
+            known.append((document.size or 0, made.page_total))
+        return made
+
+    async def one(self, document: SourceDocument) -> PlannedDocument:
+        """Return the document; read only if necessary."""
+        if sampled := self._sampled.pop(id(document), None):
+            return sampled
+        if not _can_be_estimated(document):
+            return await self._counter.one(document)
+        try:
+            document = await self._counter.located(document)
+            version = await self._counter.version(document)
+        except PageFailure as failure:
+            return self._counter.failed(document, document.version, failure.reason, failure.detail)
+        return (self._estimated(document, version) if version else None) or await self._counter.one(document)
+
+    def _estimated(self, document: SourceDocument, version: str) -> PlannedDocument | None:
+        """Return the estimated document; None if it must be opened, because it may be too long for one unit."""
+        known = self._counter.total(version)
+        if known:
+            return self._counter.counted(document, version, known)
+        kind = _kind(document)
+        total = 1 if kind == IMAGE else self._sizes[kind].pages(document.size or 0)
+        planned = self._counter.estimated(document, version, total)
+        short = known == 0 or planned.estimate <= self._options.pages_per_unit
+        return planned if short else None
+
+
+async def counted(
+    documents: Iterable[SourceDocument], counter: PageCounter, options: CountOptions = CountOptions()
+) -> AsyncGenerator[PlannedDocument, None]:
+    """Yield one planned document for each document, in order. A document that cannot be opened is planned as failed.
+
+    The same documents give the same estimates. Memory holds `options.exact_up_to` documents.
+
+    Args:
+        documents: The documents.
+        counter: Opens documents.
+        options: Which documents are opened.
+    """
+    estimator = Estimator(counter, options)
+    estimating = options.mode == "estimate"
+    rest = await asyncio.to_thread(iter, documents)
+    while batch := await asyncio.to_thread(lambda: list(islice(rest, options.exact_up_to + 1))):
+        estimating = estimating or (options.mode == "auto" and len(batch) > options.exact_up_to)
+        if estimating:
+            await estimator.look(batch)
+        async for document in in_order(batch, estimator.one if estimating else counter.one):
+            yield document
+
+
+def _can_be_estimated(document: SourceDocument) -> bool:
+    """Return whether pages can be estimated. Documents of web servers have no version until they are fetched."""
+    if document.reason is not None or document.page_total is not None:
+        return False
+    return document.size is not None or (is_remote(document.source) and not is_web(document.source))
+
+
+def _kind(document: SourceDocument) -> str:
+    """Return the kind of document whose pages have similar sizes. All kinds except `image` have any number of pages."""
+    if document.kind == IMAGE and (suffix := suffix_of(document.source)) in _TIFF:
+        return suffix
+    return document.kind

@@ -4,11 +4,11 @@ The results of Extract do not change. `describe` runs the stage over a workspace
 """
 
 import asyncio
+import contextlib
 import hashlib
 import io
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import NamedTuple
 
 from llm_ocr.config.groups import HYBRID, InputSettings
@@ -20,23 +20,21 @@ from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Progress
 from llm_ocr.stages.extract import caps_of
 from llm_ocr.stages.flow import NO_CAPS, Admission, Caps, Flow, Spool, Ticket
-from llm_ocr.stages.job import Job, Share
+from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.readers import describing, keeps_known
 from llm_ocr.stages.servers import ModelState
 from llm_ocr.stages.sharing import (
-    Split,
+    Expected,
+    begin,
     follows,
     key_before,
     pages_stage,
-    publish_held,
-    shared,
-    shows_all,
+    sharing,
     split_of,
-    take_without_units,
     units_behind,
 )
-from llm_ocr.types import Counts, Figure, FigureRecord, PageRecord, Reason, Status, Unit
+from llm_ocr.types import Figure, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, Claim
 from llm_ocr.workspace.publish import Marker, find_marker, read_data, standing_marker
@@ -74,28 +72,29 @@ async def describe(job: Job[FigureCommand]) -> None:
     workspace, settings, progress = job.workspace, job.settings, job.progress
     pages_from = pages_stage(settings)
     source = await key_before(job, pages_from)
-    ready = await describing(job)
-    imported = ""  # the key of the descriptions of an imported dataset, which take precedence
-    if isinstance(settings, InputSettings) and settings.input:
-        from llm_ocr.compat.importing import imported_key, with_descriptions
-
-        imported = await asyncio.to_thread(imported_key, workspace, settings.describe_mode)
-    try:
-        keeps = keeps_known(settings)
-        reader = {**ready.reader.identity(), **({"kept": imported} if imported else {})}
-        identity = {"extract": source, "reader": reader, **({"known": "keep"} if keeps else {})}
-        claim = Claim(workspace, DESCRIBE, identity)
-        key = claim.check()
+    async with _opened(job, source) as (reader, admission, claim, imported):
+        key, keeps = claim.key, keeps_known(settings)
         split = await split_of(job, DESCRIBE)
-        whole = await asyncio.to_thread(_begin, job, split, key, pages_from, source)
-        behind = partial(units_behind, workspace=workspace, stage=pages_from, key=source) if follows(settings) else None
-        async with shared(job, split, DESCRIBE, key, behind) as share:
+
+        def count() -> Expected:
+            planned = PlannedUnits(workspace)
+            mine = {planned.name(place) for place in split.shard.of(range(len(planned)))}
+            return Expected(*figures_to_describe(workspace, pages_from, source, key, mine))
+
+        whole = (await asyncio.to_thread(begin, job, split, DESCRIBE, count)).whole
+        async with sharing(job, split, claim) as share:
+            if follows(settings):
+                units = units_behind(share, workspace, pages_from, source)
+            else:
+                units = share.take(await asyncio.to_thread(PlannedUnits, workspace))
             expected: dict[str, int] = {}  # figures of the units in progress
 
             async def with_pages() -> AsyncIterator[tuple[str, Sequence[PageRecord]]]:
-                async for unit in stepwise(share.units, job.stop):
+                async for unit in stepwise(units, job.stop):
                     marker, pages = await asyncio.to_thread(_pages, workspace, pages_from, source, unit.id)
                     if imported and pages:
+                        from llm_ocr.compat.importing import with_descriptions
+
                         pages = await asyncio.to_thread(
                             with_descriptions, workspace, imported, unit.id, pages, keep=keeps
                         )
@@ -106,21 +105,48 @@ async def describe(job: Job[FigureCommand]) -> None:
                         progress.correct(marker.figures.expected, exact=True)
                     yield unit.id, pages
 
+            async def publish(unit: str, figures: Sequence[FigureRecord]) -> None:
+                data = await asyncio.to_thread(figures_to_parquet, figures)
+                await asyncio.to_thread(share.publish, unit, data, figures_summary(expected.pop(unit), figures))
+
             stage = Describe(
-                ready.reader,
+                reader,
                 settings.describe_mode,
-                _publisher(workspace, claim, expected, share),
+                publish,
                 progress,
-                ready.admission,
+                admission,
                 caps_of(settings),
                 keep_known=keeps or bool(imported),
                 model=job.engines.model_state if settings.engine == HYBRID else None,
             )
             await stage.run(with_pages())
-        await asyncio.to_thread(take_without_units, workspace, claim)
-    finally:
-        await ready.close()
+            await asyncio.to_thread(lambda: share.finish(PlannedUnits(workspace)))
     progress.end()
+
+
+async def describe_claim(job: Job[FigureCommand]) -> Claim:
+    """Return the claim of the key that `describe` would publish under. No server starts."""
+    async with _opened(job, await key_before(job, pages_stage(job.settings))) as (_, _, claim, _):
+        return claim
+
+
+@contextlib.asynccontextmanager
+async def _opened(job: Job[FigureCommand], source: str) -> AsyncIterator[tuple[FigureReader, Admission, Claim, str]]:
+    """Open the reader of figures.
+
+    Yields:
+        The reader, the admission of its figures, the claim, and the key of imported descriptions, which take
+        precedence.
+    """
+    settings, imported = job.settings, ""
+    async with describing(job) as (reader, admission):
+        if isinstance(settings, InputSettings) and settings.input:
+            from llm_ocr.compat.importing import imported_key
+
+            imported = await asyncio.to_thread(imported_key, job.workspace, settings.describe_mode)
+        about = {**reader.identity(), **({"kept": imported} if imported else {})}
+        known = {"known": "keep"} if keeps_known(settings) else {}
+        yield reader, admission, Claim(job.workspace, DESCRIBE, {"extract": source, "reader": about, **known}), imported
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,22 +254,6 @@ def _fingerprint(figure: Figure) -> bytes:
     return hashlib.sha256(figure.image.data + seen.encode()).digest()
 
 
-def _begin(job: Job[FigureCommand], split: Split, key: str, pages_from: str, source: str) -> bool:
-    """Begin the progress.
-
-    Returns:
-        Whether it includes all figures of this worker's units. If not, each unit is added when the worker takes it.
-    """
-    workspace = job.workspace
-    if follows(job.settings) or not shows_all(job, split, DESCRIBE):
-        job.progress.begin(DESCRIBE, 0, Counts())
-        return False
-    units = PlannedUnits(workspace)
-    mine = {units.name(place) for place in split.shard.of(range(len(units)))}
-    job.progress.begin(DESCRIBE, *figures_to_describe(workspace, pages_from, source, key, mine))
-    return True
-
-
 def _pages(workspace: Workspace, stage: str, key: str, unit: str) -> tuple[Marker, list[PageRecord]]:
     """Return the unit's marker of the stage before, and its pages unless they contain no figure."""
     marker = standing_marker(workspace, stage, key, unit)
@@ -262,14 +272,3 @@ def _earlier(
         row for name in older for row in _pages(workspace, stage, source, name)[1] if again.get(row.page_id) == name
     ]
     return rows, published_figures(workspace, (standing_marker(workspace, DESCRIBE, key, name) for name in older))
-
-
-def _publisher(
-    workspace: Workspace, claim: Claim, expected: dict[str, int], share: Share
-) -> Callable[[str, Sequence[FigureRecord]], Awaitable[None]]:
-    async def publish_unit(unit: str, figures: Sequence[FigureRecord]) -> None:
-        summary = figures_summary(expected.pop(unit), figures)
-        data = await asyncio.to_thread(figures_to_parquet, figures)
-        await asyncio.to_thread(publish_held, share, workspace, claim, unit, data, summary)
-
-    return publish_unit

@@ -8,6 +8,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from llm_ocr.config.groups import RequestSettings
@@ -23,16 +24,17 @@ from llm_ocr.results.quality import VERSION
 from llm_ocr.results.quality.scoring import FITTED, Limits
 from llm_ocr.results.routing import GAIN, gain_probability
 from llm_ocr.results.schema import pages_to_parquet, release_memory
+from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.scheduling.shards import WHOLE, Shard, has_unclaimed
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.flow import NO_CAPS, Caps, Flow, RowFiles, Spool, Ticket
-from llm_ocr.stages.job import Job, Share
+from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.model_choice import page_model, page_profile
 from llm_ocr.stages.readers import Reading, Verifier, limits_of, ocr_language, reading
 from llm_ocr.stages.rendering import PartRenderer, passwords, render_options
 from llm_ocr.stages.servers import ModelState
-from llm_ocr.stages.sharing import publish_held, repair_command, shared, shows_all, split_of, take_without_units
+from llm_ocr.stages.sharing import Expected, Sharing, begin, repair_command, sharing, split_of
 from llm_ocr.types import (
     Attempt,
     BlockKind,
@@ -90,8 +92,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
     """
     workspace, settings, progress = job.workspace, job.settings, job.progress
     async with opened_reading(job) as (pages, ready, made):
-        origin = Origin(to_remember(settings, engine=job.engines.engine), job.command)
-        claim = Claim(workspace, EXTRACT, made, origin)
+        claim = _claim(job, made)
         key = await asyncio.to_thread(claim.check)
         found = await asyncio.to_thread(generations, workspace)
         own = [generation for generation in found if generation.key(key) == claim.key]
@@ -108,16 +109,14 @@ async def extract(job: Job[ReadingCommand]) -> None:
                             "fail.",
                         ) from failure
         split = await split_of(job, EXTRACT)
-        expected = Expected(0, Counts(), whole=False)
-        if await asyncio.to_thread(shows_all, job, split, EXTRACT):
-            expected = await asyncio.to_thread(expected_pages, workspace, key, split.shard, own)
-        progress.begin(EXTRACT, expected.pages, expected.done, estimated=bool(expected.estimated))
+        count = partial(expected_pages, workspace, key, split.shard, own)
+        expected = await asyncio.to_thread(begin, job, split, EXTRACT, count)
         repair = next((one.repair for one in own if one.repair and claim.folder != claim.key), None)
-        async with shared(job, split, EXTRACT, key, among=own, read_with=claim.key) as share:
+        async with sharing(job, split, claim) as share:
             stage = Extract(
                 pages,
                 ready,
-                _publisher(workspace, claim, share),
+                _publisher(share),
                 progress,
                 caps_of(settings),
                 expected.estimated,
@@ -127,18 +126,24 @@ async def extract(job: Job[ReadingCommand]) -> None:
                 repair={"repair": claim.key, "settings": dict(repair.options)} if repair else {},
                 model=job.engines.model_state,
             )
-            await stage.run(stepwise(share.units, job.stop))
-        await asyncio.to_thread(take_without_units, workspace, claim)
-        others = [generation for generation in found if generation not in own]
-        for other in await asyncio.to_thread(_unfinished, workspace, key, others):
-            continued = repair_command(workspace, other)
-            progress.say(f"Generation {other.number} is a repair with other settings. To continue: {continued}")
+            await stage.run(stepwise(share.take(PlannedUnits(workspace, own)), job.stop))
+            await asyncio.to_thread(share.finish, PlannedUnits(workspace))
+        for other in (generation for generation in found if generation not in own):
+            if await asyncio.to_thread(PlannedUnits(workspace, [other]).without_marker, EXTRACT, key):
+                continued = repair_command(workspace, other)
+                progress.say(f"Generation {other.number} is a repair with other settings. To continue: {continued}")
     progress.end()
 
 
-def _unfinished(workspace: Workspace, key: str, among: Sequence[Generation]) -> list[Generation]:
-    done = done_units(workspace, EXTRACT, key) if among else set()
-    return [one for one in among if any(unit.id not in done for unit in units_of(workspace, one))]
+async def extract_claim(job: Job[ReadingCommand]) -> Claim:
+    """Return the claim of the key that `extract` would publish under. No server starts."""
+    async with opened_reading(job) as (_, _, made):
+        return _claim(job, made)
+
+
+def _claim(job: Job[ReadingCommand], made: Mapping[str, Any]) -> Claim:
+    origin = Origin(to_remember(job.settings, engine=job.engines.engine), job.command)
+    return Claim(job.workspace, EXTRACT, made, origin)
 
 
 @contextlib.asynccontextmanager
@@ -378,17 +383,6 @@ def caps_of(settings: RequestSettings) -> Caps:
 
 
 # The expected rows, for the progress.
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """Expected rows of a worker. After a retry of a finished plan, only the rows of the retry."""
-
-    pages: int  # rows, as planned or counted
-    done: Counts  # rows that are already published
-    estimated: int = 0  # documents whose pages are not counted yet
-    #: Whether all units of the worker are included. If not, the stage adds each unit when the worker takes it.
-    whole: bool = True
 
 
 def expected_pages(
@@ -650,17 +644,14 @@ def _with_images(record: PageRecord, data: Sequence[bytes]) -> PageRecord:
 # Publication.
 
 
-def _publisher(
-    workspace: Workspace, claim: Claim, share: Share
-) -> Callable[[Unit, Sequence[PageRecord]], Awaitable[None]]:
+def _publisher(share: Sharing) -> Callable[[Unit, Sequence[PageRecord]], Awaitable[None]]:
     encoding = asyncio.Lock()  # encoding takes several times the images' size in memory
 
     async def publish_unit(unit: Unit, pages: Sequence[PageRecord]) -> None:
         async with encoding:
             data = await asyncio.to_thread(pages_to_parquet, pages)
             await asyncio.to_thread(release_memory)
-        summary = pages_summary(unit, pages)
-        await asyncio.to_thread(publish_held, share, workspace, claim, unit.id, data, summary)
+        await asyncio.to_thread(share.publish, unit.id, data, pages_summary(unit, pages))
 
     return publish_unit
 

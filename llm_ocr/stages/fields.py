@@ -27,10 +27,10 @@ from llm_ocr.scheduling.scanner import PlannedItems
 from llm_ocr.stages.assemble import AssembleJob, assemble_job
 from llm_ocr.stages.extract import caps_of
 from llm_ocr.stages.flow import Admission, Flow, Spool, Ticket
-from llm_ocr.stages.job import Job, Share
+from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.model_choice import Model, instructed_model, known_revision, pinned
-from llm_ocr.stages.sharing import Sharing, copy_markers, publish_held, sharing, split_of, take_without_units
+from llm_ocr.stages.sharing import Sharing, sharing, split_of
 from llm_ocr.types import Counts, Reason, Status
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import totals_of
@@ -83,7 +83,7 @@ async def fields(job: Job[FieldsSettings]) -> None:
     key = claim.check()
     await asyncio.to_thread(make_newest, workspace, FIELDS, key)
     split = await split_of(job, FIELDS)
-    async with sharing(job, split, FIELDS, key) as share:
+    async with sharing(job, split, claim) as share:
         await asyncio.to_thread(_begin, job, source.planned, key, whole=split.alone)
 
         async def with_passages() -> AsyncIterator[tuple[Documents, Sequence[Passage]]]:
@@ -97,7 +97,7 @@ async def fields(job: Job[FieldsSettings]) -> None:
             if refusal := pool.refused_all():  # published documents are not asked about again
                 hint = "Correct the setting that the server names, or its own options, and run the command again."
                 raise ServerError(str(refusal.args[0]), hint=hint)
-            for status in await asyncio.to_thread(_publish, workspace, share, claim, reader, documents, answers):
+            for status in await asyncio.to_thread(_publish, share, reader, documents, answers):
                 progress.count(status)
 
         spool: Spool[Answer] = Spool()
@@ -105,9 +105,7 @@ async def fields(job: Job[FieldsSettings]) -> None:
             reader.ask, publish, admission, spool, caps_of(settings), lambda passage: passage.document_id
         )
         await flow.run(with_passages())
-    if split.alone or workspace.published(f"{FIELDS}/{key}/"):
-        await asyncio.to_thread(copy_markers, workspace, FIELDS, key, source.planned)
-    await asyncio.to_thread(take_without_units, workspace, claim)
+        await asyncio.to_thread(share.finish, source.planned)
     progress.end()
 
 
@@ -294,20 +292,12 @@ def _documents(source: AssembleJob, item: Item) -> Documents:
     return Documents(item, {name: sorted(pages, key=lambda page: page.number) for name, pages in found.items()})
 
 
-def _publish(
-    workspace: Workspace,
-    share: Sharing,
-    claim: Claim,
-    reader: FieldReader,
-    documents: Documents,
-    answers: Sequence[Answer],
-) -> list[Status]:
+def _publish(share: Sharing, reader: FieldReader, documents: Documents, answers: Sequence[Answer]) -> list[Status]:
     """Publish the rows of an item's documents, and return their statuses."""
     rows = []
     for document, pages in documents.pages.items():
         own = [answer for answer in answers if answer.passage.document_id == document]
         rows.append(document_record(reader.schema, document, [page.record for page in pages], own, reader.name))
-    held = Share((), share.mine, share.done)
     summary = fields_summary(len(documents.item.documents), rows)
-    publish_held(held, workspace, claim, documents.item.name, fields_to_parquet(rows), summary)
+    share.publish(documents.item.name, fields_to_parquet(rows), summary)
     return [row.status for row in rows]

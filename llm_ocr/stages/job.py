@@ -4,31 +4,21 @@ import itertools
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from llm_ocr.config.groups import Group
+from llm_ocr.scheduling.shards import Split
 from llm_ocr.stages import Progress
 from llm_ocr.stages.rendering import Remote
 from llm_ocr.stages.servers import Engines
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.status import Worked
 
 S_co = TypeVar("S_co", bound=Group, covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Units that a worker processes."""
-
-    units: Iterable[Unit]
-    mine: Callable[[str], bool] = lambda unit: True  # whether the rows of a unit may still be published
-    done: Callable[[str], None] = lambda unit: None  # called after the rows of a unit were published
-    begun: Callable[[str], None] = lambda key: None  # called with the stage key before the first unit is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +30,8 @@ class Job(Generic[S_co]):
     progress: Progress
     engines: Engines  # the models of the command
     remote: Remote
-    given: Share | None = None  # the units to process. By default `stages.sharing` selects them.
+    split: Split | None = None  # of a cluster's worker. By default `stages.sharing` chooses it.
+    key: str = ""  # of a cluster's worker: the stage's key on the other machines, which it must have here
     #: Returns whether no further unit may be claimed. Units in progress are finished.
     stop: Callable[[], bool] = lambda: False
     command: str = ""  # the name of the command. It is stored with the settings that later commands need not repeat.

@@ -19,11 +19,10 @@ from llm_ocr.engines.vlm.reader import SOURCE
 from llm_ocr.errors import StageMissing, UsageError
 from llm_ocr.plugins import ENGINES
 from llm_ocr.stages import Progress, Silent
-from llm_ocr.stages.counting import PageCounter
+from llm_ocr.stages.counting import CountOptions, PageCounter, counted
 from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, choose_engine, pages_per_unit
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import run_blocking
-from llm_ocr.stages.page_estimates import CountOptions, counted
 from llm_ocr.stages.rendering import Remote, dataset_options, passwords, remote_options, render_options
 from llm_ocr.stages.servers import Engines
 from llm_ocr.storage import StoreOptions

@@ -1,14 +1,13 @@
 """Run Extract and Describe on a Ray cluster: actors on the nodes run the stage, and this process watches them.
 
-Actors share the units by leases, or have a shard each in stores without leases. A unit that is processed twice is
-published once. This process starts the actors, replaces lost ones, and counts the rows of published units.
+Actors share the units as the workers of any run, by leases, or by a shard each in stores without leases. This process
+starts the actors, replaces lost ones, and counts the rows of published units.
 """
 
 import asyncio
 import concurrent.futures
 import contextlib
 import logging
-import math
 import os
 import platform
 import re
@@ -34,34 +33,35 @@ from llm_ocr.documents.remote import is_remote
 from llm_ocr.engines import Load
 from llm_ocr.errors import LlmOcrError, MissingExtra, ServerError, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.scheduling.follow import Published
-from llm_ocr.scheduling.leases import DEFAULT_SECONDS, LEASE, Claim, LeaseOptions, Leases, is_lease
 from llm_ocr.scheduling.scanner import PlannedUnits
-from llm_ocr.scheduling.shards import Shard
+from llm_ocr.scheduling.shards import Shard, Split
 from llm_ocr.stages import Progress, Silent
-from llm_ocr.stages.describe import describe
-from llm_ocr.stages.extract import Expected, expected_pages, extract
-from llm_ocr.stages.job import Job, Share, Stage, log_folder, without_servers, worker_name
+from llm_ocr.stages.describe import describe, describe_claim
+from llm_ocr.stages.extract import expected_pages, extract, extract_claim
+from llm_ocr.stages.job import Job, Stage, log_folder, without_servers, worker_name
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.recording import Recorded
 from llm_ocr.stages.rendering import Remote, passwords
 from llm_ocr.stages.servers import Engines, server_key
-from llm_ocr.stages.sharing import Sharing, Split, copy_markers, held, pages_stage
+from llm_ocr.stages.sharing import Expected, held, pages_stage
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Status, Unit, plural
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.codec import read_ahead
 from llm_ocr.workspace.generations import Generation, generations
-from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, newest_key, required_key
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, Claim, required_key
 from llm_ocr.workspace.publish import standing_marker
 from llm_ocr.workspace.status import figures_to_describe
 from llm_ocr.workspace.stored import workspace_options
 from llm_ocr.workspace.summaries import correction
 
 LOCAL = "local"
-_STAGES: dict[str, Stage] = {EXTRACT: extract, DESCRIBE: describe}
-#: Lost workers after which a unit is read alone at the end, and after which it is aborted.
-SUSPECT, MOST_LOST = 2, 4
-#: Consecutive workers without a published unit after which they are not replaced.
+#: The stages that run on a cluster. The second function returns the claim of the key of the command's settings.
+_STAGES: dict[str, tuple[Stage, Callable[[Job[Any]], Awaitable[Claim]]]] = {
+    EXTRACT: (extract, extract_claim),
+    DESCRIBE: (describe, describe_claim),
+}
+#: Consecutive losses of a worker, without a unit that any worker published meanwhile, after which it is not replaced.
 FRUITLESS = 3
 #: Seconds between two reports of a worker, and until a lost worker is replaced.
 _EACH, _PAUSE = 1.0, 2.0
@@ -96,8 +96,7 @@ class Work:
     """Task of a worker."""
 
     stage: str
-    key: str  # a worker with another stage key fails
-    published: str  # key below which the units are published; of a repair, that of the workspace
+    key: str  # of the stage; a worker with another one fails
     settings: ClusterCommand
     engine: str
     per_node: int  # workers that share the cores of a machine
@@ -123,8 +122,6 @@ class Report:
     """Report of a worker."""
 
     host: str
-    pid: int  # with the host, in its leases
-    rows: int  # that it has finished
     messages: Sequence[tuple[int, str]]  # since the last report: logging level (0 for users) and text
     load: Load
     ended: bool
@@ -143,7 +140,6 @@ class Worker(Silent):
             os.chdir(work.folder)
         self._work = work
         self._over = threading.Event()
-        self._rows = 0
         self._messages: SimpleQueue[logging.LogRecord] = SimpleQueue()
         self._load: Callable[[], Load] = Load
         self._failure: Failure | None = None
@@ -152,23 +148,20 @@ class Worker(Silent):
         self._thread = threading.Thread(target=self._run, name="llm_ocr", daemon=True)
 
     def turn(self) -> Report:
-        """Return a report: the first one at once, so that its leases are known; then after a second or at the end."""
+        """Return a report: the first one at once, with the host; then after a second or at the end."""
         if first := self._thread.ident is None:
             self._thread.start()
         ended = self._over.wait(0.0 if first else _EACH)
         records = [self._messages.get() for _ in range(self._messages.qsize())]
         messages = [(record.levelno, record.getMessage()) for record in records]
         ends = self._failure, self._refusal
-        return Report(socket.gethostname(), os.getpid(), self._rows, messages, self._load(), ended, *ends)
+        return Report(socket.gethostname(), messages, self._load(), ended, *ends)
 
     def stop(self) -> None:
         """End at once. Published units remain."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._cancel()
         self._thread.join(_STOPPING)
-
-    def count(self, status: Status) -> None:
-        self._rows += 1
 
     def measure(self, load: Callable[[], Load]) -> None:
         self._load = load
@@ -198,7 +191,6 @@ class Worker(Silent):
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         work, settings = self._work, shared_cores(self._work)
         workspace = await asyncio.to_thread(_opened, work)
-        workspace.store.share(work.split.shard.count)
         name = worker_name()
         engines = Engines(work.engine, settings, log_folder(workspace, name), self.say)
         engines.commits.update(work.commits)
@@ -207,20 +199,8 @@ class Worker(Silent):
             stack.push_async_callback(engines.close)
             await stack.enter_async_context(recorded.kept())
             stack.push_async_callback(remote.close)
-            job = Job(workspace, settings, recorded, engines, remote, command=work.stage)
-            quiet = replace(job, progress=Silent())  # what other workers hold is no news for the user
-            own = Sharing(quiet, work.split, work.stage, work.published)
-            stack.push_async_callback(asyncio.to_thread, own.close)
-            found = await asyncio.to_thread(_read_with, workspace, work.stage, work.published, work.key)
-            units = own.take(PlannedUnits(workspace, found))
-
-            def begun(key: str) -> None:
-                if key != work.key:
-                    node = platform.node()
-                    what = f"{node} would make other results than the driver (key {key}, not {work.key})"
-                    raise WorkspaceMismatch(what, hint=_EVERY_MACHINE)
-
-            await _STAGES[work.stage](replace(job, given=Share(units, own.mine, own.done, begun)))
+            stage, _ = _STAGES[work.stage]
+            await stage(Job(workspace, settings, recorded, engines, remote, work.split, work.key, command=work.stage))
         await asyncio.to_thread(workspace.flush)
         try:
             engines.check_answers()
@@ -280,7 +260,6 @@ class Crew:
         estimated: Documents that are not counted yet.
 
     Attributes:
-        aborted: Units that were given up because their workers died.
         last: The failure of a worker that was not replaced.
         refusal: The refusal of a worker's servers that answered none of its requests.
     """
@@ -288,7 +267,6 @@ class Crew:
     def __init__(
         self, ray: Any, work: Work, size: Size, workspace: Workspace, progress: Progress, estimated: int
     ) -> None:
-        self.aborted: list[str] = []
         self.last = Failure("")
         self.refusal: Failure | None = None
         self._ray, self._work, self._size = ray, work, size
@@ -298,43 +276,32 @@ class Crew:
         self._actor = ray.remote(num_gpus=size.gpus, **options)(Worker)
         self._lives: list[_Life] = []
         self._spent = Load()  # by ended workers
-        self._lost: Counter[str] = Counter()  # workers, by the unit that they held
-        self._suspects: list[str] = []
 
     def load(self) -> Load:
         """Return the sum of the numbers of all workers' engines."""
         return _sum(self._spent, *(life.report.load for life in self._lives if life.report))
 
-    async def run(self, units: PlannedUnits) -> None:
-        """Process all units; those with which workers were lost at the end, one at a time.
+    async def run(self, units: PlannedUnits, key: str) -> None:
+        """Process the units until all are published, or until no worker has anything left.
 
         Args:
             units: The units of the stage.
+            key: The key below which they are published; of a repair, that of the workspace.
 
         Raises:
             LlmOcrError: An error would affect every worker.
         """
-        work, store = self._work, self._workspace.store
-        published = Published(store, units, work.stage, work.published)
-        await asyncio.to_thread(lambda: list(iter(published.look, [])))  # of earlier runs
-        seconds = work.settings.lease_seconds or DEFAULT_SECONDS
-        options = LeaseOptions(seconds, "the driver of Ray", self._workspace.url)
-        with Leases(store, work.stage, work.published, options) as kept:
-            await self._round(self._size.workers, published, units, kept)
-            while self._suspects:
-                await asyncio.to_thread(kept.release, self._suspects.pop(0))
-                await self._round(1, published, units, kept)
-
-    async def _round(self, workers: int, published: Published, units: PlannedUnits, kept: Leases) -> None:
-        """Process the units that are not kept, until no worker has anything left."""
         size, passed, notice = self._size, 0.0, _FIRST_NOTICE
+        published = Published(self._workspace.store, units, self._work.stage, key)
+        await asyncio.to_thread(lambda: list(iter(published.look, [])))  # of earlier runs
         needs = f"{size.gpus:g} GPU and a CPU" if size.gpus else "a CPU"
-        slots = [asyncio.create_task(self._work_on(number, kept)) for number in range(min(workers, published.missing))]
+        workers = min(size.workers, published.missing)
+        slots = [asyncio.create_task(self._work_on(Shard(number, workers), published)) for number in range(workers)]
         tasks = set(slots)
         try:
-            while tasks and published.missing > len(self._suspects) + len(self.aborted):
+            while tasks and published.missing:
                 ended, tasks = await asyncio.wait(tasks, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
-                await self._count(published, units)
+                await self._count(published, units, key)
                 for task in ended:
                     task.result()
                 passed, waiting = passed + _LOOK, sum(life.report is None for life in self._lives)
@@ -351,14 +318,13 @@ class Crew:
             for life in list(self._lives):
                 self._end(life)
 
-    async def _count(self, published: Published, units: PlannedUnits) -> None:
+    async def _count(self, published: Published, units: PlannedUnits, key: str) -> None:
         """Pass the rows of the newly published units on to the progress."""
-        work = self._work
-        find = partial(standing_marker, self._workspace, work.stage, work.published)
+        find = partial(standing_marker, self._workspace, self._work.stage, key)
         found = await asyncio.to_thread(lambda: [place for places in iter(published.look, []) for place in places])
         names = [units.name(place) for place in found]
         for marker in await asyncio.to_thread(lambda: list(read_ahead(find, names, "markers"))):
-            counts = marker.counts if work.stage == EXTRACT else marker.figures
+            counts = marker.counts if self._work.stage == EXTRACT else marker.figures
             numbers = {Status.OK: counts.ok, Status.DEGRADED: counts.degraded, Status.FAILED: counts.failed}
             for status in Counter(numbers).elements():
                 self._progress.count(status)
@@ -366,13 +332,13 @@ class Crew:
                 self._estimated -= estimated
                 self._progress.correct(correction(marker.summary), exact=self._estimated <= 0)
 
-    async def _work_on(self, number: int, kept: Leases) -> None:
-        """Run a worker and its replacements, until no unit is left for it or the workers achieve nothing."""
+    async def _work_on(self, shard: Shard, published: Published) -> None:
+        """Run a worker and its replacements, until no unit is left for it or they achieve nothing."""
         work, fruitless = self._work, 0
         if not work.split.leases:
-            work = replace(work, split=Split(Shard(number, self._size.workers)))
+            work = replace(work, split=Split(shard))
         while fruitless < FRUITLESS:
-            life = _Life(number, self._actor.remote(work))
+            life, missing = _Life(shard.index, self._actor.remote(work)), published.missing
             self._lives.append(life)
             try:
                 await self._watch(life)
@@ -380,37 +346,16 @@ class Crew:
                 self._end(life)
                 if failure.everywhere:
                     raise LlmOcrError(f"{life.name}: {failure.message}", hint=failure.hint) from failure
-                held: list[str] = []
-                if life.report and work.split.leases:
-                    held = await asyncio.to_thread(self._take_back, life.report, kept, blame=not failure.ours)
-                back = f"; other workers process its {plural(len(held), 'unit')}" if held else ""
-                self._progress.say(f"{life.name} was lost: {failure.message}{back}")
+                # Its units are free when its leases expire, or at once if another worker sees that its process ended.
+                self._progress.say(f"{life.name} was lost: {failure.message}")
                 self.last = failure
-                # A unit that kills workers is blamed for it only with leases, so a shard ends sooner.
-                fruitless = 0 if life.report and life.report.rows and work.split.leases else fruitless + 1
+                fruitless = 0 if published.missing < missing else fruitless + 1
                 if failure.ours and fruitless:  # it was already retried: a server that does not start, a store
                     return
                 await asyncio.sleep(_PAUSE)
             else:
                 self._end(life)
                 return
-
-    def _take_back(self, last: Report, kept: Leases, *, blame: bool) -> list[str]:
-        """Release the units of a lost worker, and return them. Those that were lost too often are kept."""
-        held = []
-        for info in self._workspace.store.list(f"{self._work.stage}/{self._work.published}/"):
-            unit = info.key.rpartition("/")[2].removesuffix(LEASE)
-            holder = kept.holder(unit) if is_lease(info.key) else None
-            theirs = holder is not None and (holder.host, holder.pid) == (last.host, last.pid)
-            if not theirs or kept.steal(unit, info.version, math.inf) is not Claim.OURS:
-                continue
-            held.append(unit)
-            self._lost[unit] += blame
-            if self._lost[unit] < SUSPECT:
-                kept.release(unit)
-            else:
-                (self._suspects if self._lost[unit] < MOST_LOST else self.aborted).append(unit)
-        return held
 
     async def _watch(self, life: _Life) -> None:
         """Follow a worker to its end. Raises `Failure` if it ends with an error."""
@@ -473,7 +418,7 @@ async def cluster(settings: ClusterCommand) -> AsyncIterator[Callable[[Stage, Jo
     async with _connected(settings.ray or LOCAL) as ray:
 
         async def run_stage(stage: Stage, job: Job[Any]) -> None:
-            name = next((name for name, known in _STAGES.items() if known is stage), None)
+            name = next((name for name, (known, _) in _STAGES.items() if known is stage), None)
             await (stage(job) if name is None else _run_stage(ray, name, job))
 
         yield run_stage
@@ -554,81 +499,66 @@ def _connect(address: str) -> tuple[Any, bool]:
 async def _run_stage(ray: Any, name: str, job: Job[ClusterCommand]) -> None:
     """Publish all units of a stage. Raises `LlmOcrError` if units could not be processed."""
     workspace, progress, settings = job.workspace, job.progress, job.settings
-    key, commits = await _key(name, job)
-    base = await asyncio.to_thread(newest_key, workspace, name) if name == EXTRACT else None
-    every = await asyncio.to_thread(generations, workspace)
-    published = base if base and any(one.key(base) == key for one in every) else key
-    own = await asyncio.to_thread(_read_with, workspace, name, published, key)
+    here = without_servers(job)
+    stage, claimed = _STAGES[name]
+    claim = await claimed(replace(here, progress=Silent()))
+    published = await asyncio.to_thread(claim.check)
+    own: Sequence[Generation] = await asyncio.to_thread(generations, workspace)
+    if name == EXTRACT:
+        own = [one for one in own if one.key(published) == claim.key]
     units = await asyncio.to_thread(PlannedUnits, workspace, own)
+    left = await asyncio.to_thread(units.without_marker, name, published)
+    if not left:  # without a unit, the stage needs no engine
+        await stage(here)
+        return
+
     if name == EXTRACT:
         expected = await asyncio.to_thread(expected_pages, workspace, published, among=own)
     else:
         pages_from = pages_stage(settings)
         source = await asyncio.to_thread(required_key, workspace, pages_from)
         every_unit = {units.name(place) for place in range(len(units))}
-        counts = await asyncio.to_thread(figures_to_describe, workspace, pages_from, source, key, every_unit)
+        counts = await asyncio.to_thread(figures_to_describe, workspace, pages_from, source, published, every_unit)
         expected = Expected(*counts)
-
-    left = await asyncio.to_thread(units.without_marker, name, published)
-    if left:
-        nodes = [node for node in await asyncio.to_thread(ray.nodes) if node["Alive"]]
-        size = size_of(settings, job.engines.engine, [node["Resources"] for node in nodes])
-        hosts = {node["NodeManagerHostname"] for node in nodes}
-        if isinstance(workspace.store, LocalStore) and len(hosts) > 1:
-            progress.say(f"{workspace.url} is a folder: all {len(nodes)} nodes must see it under this path")
-        can = await asyncio.to_thread(workspace.store.capabilities)
-        work = Work(
-            stage=name,
-            key=key,
-            published=published,
-            settings=await asyncio.to_thread(_for_nodes, settings, workspace),
-            engine=job.engines.engine,
-            per_node=size.per_node,
-            folder=str(Path.cwd()),
-            witness=await asyncio.to_thread(_witness, units[left[0]]) if name == EXTRACT else "",
-            version=library_version(),
-            commits=commits,
-            split=Split(leases=can.create and can.swap),
-        )
-        crew = Crew(ray, work, size, workspace, progress, expected.estimated)
-        if job.engines.uses_models:
-            progress.measure(crew.load)
+    nodes = [node for node in await asyncio.to_thread(ray.nodes) if node["Alive"]]
+    size = size_of(settings, job.engines.engine, [node["Resources"] for node in nodes])
+    hosts = {node["NodeManagerHostname"] for node in nodes}
+    if isinstance(workspace.store, LocalStore) and len(hosts) > 1:
+        progress.say(f"{workspace.url} is a folder: all {len(nodes)} nodes must see it under this path")
+    can = await asyncio.to_thread(workspace.store.capabilities)
+    work = Work(
+        stage=name,
+        key=claim.key,
+        settings=await asyncio.to_thread(_for_nodes, settings, workspace),
+        engine=job.engines.engine,
+        per_node=size.per_node,
+        folder=str(Path.cwd()),
+        witness=await asyncio.to_thread(_witness, units[left[0]]) if name == EXTRACT else "",
+        version=library_version(),
+        commits=dict(here.engines.commits),
+        split=Split(leases=can.create and can.swap),
+    )
+    crew = Crew(ray, work, size, workspace, progress, expected.estimated)
+    if job.engines.uses_models:
+        progress.measure(crew.load)
     progress.begin(name, expected.pages, expected.done, estimated=bool(expected.estimated))
     while left:
-        with held(job, name, key, alone=False):
-            await crew.run(units)
+        with held(job, name, claim.key, alone=False):
+            await crew.run(units, published)
         before, left = left, await asyncio.to_thread(units.without_marker, name, published)
-        aborted = [place for place in left if units.name(place) in crew.aborted]
-        if aborted and aborted == left:
-            shown = [f"{units.name(place)} ({units[place].parts[0].relative})" for place in aborted[:5]]
-            more = f" and {len(aborted) - 5} more" if len(aborted) > 5 else ""
+        if left == before:
+            named = ", ".join(f"{units.name(place)} ({units[place].parts[0].relative})" for place in left[:5])
+            more = f" and {len(left) - 5} more" if len(left) > 5 else ""
+            if not crew.last.message:  # a store that batches writes may have lost those of a worker that crashed
+                raise LlmOcrError(f"{plural(len(left), 'unit')} processed, but {workspace.url} has no marker of them")
             raise LlmOcrError(
-                f"{plural(len(aborted), 'unit')} aborted, because every worker on it died: {', '.join(shown)}{more}",
-                hint="All other units are done. Run the command without `ray` to see the cause, or read Ray's logs.",
+                f"no worker is left on the cluster; the last one: {crew.last.message}; "
+                f"{plural(len(left), 'unit')} not done: {named}{more}",
+                hint=crew.last.hint or "If it is always the same unit, run the command without `ray` to see the cause.",
             )
-        if left == before and crew.last.message:
-            message = f"no worker is left on the cluster; the last one: {crew.last.message}"
-            raise LlmOcrError(message, hint=crew.last.hint)
-        if left == before:  # a store that batches writes may have lost those of a worker that crashed
-            raise LlmOcrError(f"{plural(len(left), 'unit')} processed, but {workspace.url} has no marker of them")
         if crew.refusal and not crew.load().answers:
             job.engines.refused(ServerError(crew.refusal.message, hint=crew.refusal.hint))
-    await asyncio.to_thread(copy_markers, workspace, name, published, await asyncio.to_thread(PlannedUnits, workspace))
     progress.end()
-
-
-def _read_with(workspace: Workspace, stage: str, published: str, key: str) -> Sequence[Generation]:
-    """Return the generations that are read with the settings of this key."""
-    found = generations(workspace)
-    return [one for one in found if one.key(published) == key] if stage == EXTRACT else list(found)
-
-
-async def _key(name: str, job: Job[ClusterCommand]) -> tuple[str, Mapping[str, str | None]]:
-    """Run the stage over no units; return its key, which no unit has claimed yet, and the commits in it."""
-    keys: list[str] = []
-    keyed = without_servers(job)
-    await _STAGES[name](replace(keyed, progress=Silent(), given=Share((), begun=keys.append)))
-    return keys[0], dict(keyed.engines.commits)
 
 
 def size_of(settings: ClusterCommand, engine: str, nodes: Sequence[dict[str, float]]) -> Size:

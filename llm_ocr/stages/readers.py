@@ -1,9 +1,10 @@
 """Open the readers of pages and figures that the settings choose, and OCR that verifies the text of a model."""
 
 import asyncio
+import contextlib
 import threading
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -348,23 +349,19 @@ async def _first_reader(job: Job[ReadingCommand]) -> LocalReader:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Describing:
-    """A figure reader, the admission of its figures, and what closes it."""
-
-    reader: FigureReader
-    admission: Admission
-    close: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
-
-
-async def describing(job: Job[FigureCommand]) -> Describing:
-    """Return the reader of the command's figures. A model's servers start at the first figure."""
+@contextlib.asynccontextmanager
+async def describing(job: Job[FigureCommand]) -> AsyncIterator[tuple[FigureReader, Admission]]:
+    """Open the reader of the command's figures, with their admission. A model's servers start at the first figure."""
     settings = job.settings
     if not job.engines.uses_models:
         name = job.engines.engine
         pages = embedded_reader(settings, engine=name, language=await ocr_language(settings, job.progress.say, name))
-        reader = ENGINES.get(name).figure_reader(settings.describe_mode, settings.describe_prompt or "", pages)
-        return Describing(reader, Admission(2 * pages.workers), pages.close)
+        try:
+            reader = ENGINES.get(name).figure_reader(settings.describe_mode, settings.describe_prompt or "", pages)
+            yield reader, Admission(2 * pages.workers)
+        finally:
+            await pages.close()
+        return
     other = settings.describe_model
     if other:  # at the commit of its first use
         asked = named_model(other, own_prompt=True, served=job.engines.engine == SERVER)
@@ -378,7 +375,8 @@ async def describing(job: Job[FigureCommand]) -> Describing:
             f"{model.profile.name} does not describe figures. Their descriptions come from the page's answer, "
             "otherwise from their captions and the text inside them. Another model: `describe_model=qwen3-vl-8b`."
         )
-        return Describing(ENGINES.get(EMBEDDED).figure_reader(), Admission(MOST_AHEAD, AHEAD))
+        yield ENGINES.get(EMBEDDED).figure_reader(), Admission(MOST_AHEAD, AHEAD)
+        return
     pool = await job.engines.pool(model.profile, model=model.name, revision=model.revision)
     options = DescribeOptions(
         mode=settings.describe_mode,
@@ -391,10 +389,9 @@ async def describing(job: Job[FigureCommand]) -> Describing:
         revision=model.revision,
         chosen={name: value for name, value in model.chosen.items() if name != "parsers"},  # of pages only
     )
-    figures = ModelFigureReader(pool, model.profile, options)
     admission = Admission(MOST_AHEAD, AHEAD)
     job.progress.measure(lambda: replace(pool.load(), bytes_waiting=admission.bytes))
-    return Describing(figures, admission, figures.close)
+    yield ModelFigureReader(pool, model.profile, options), admission
 
 
 def keeps_known(settings: DescribeGroup) -> bool:

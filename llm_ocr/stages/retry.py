@@ -19,10 +19,10 @@ from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Silent
 from llm_ocr.stages.assemble import assemble
 from llm_ocr.stages.counting import PageCounter
-from llm_ocr.stages.describe import describe
+from llm_ocr.stages.describe import describe, describe_claim
 from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, pages_per_unit
 from llm_ocr.stages.extract import failed_page, opened_reading
-from llm_ocr.stages.job import Job, Share, log_folder, without_servers, worker_name
+from llm_ocr.stages.job import Job, log_folder, without_servers, worker_name
 from llm_ocr.stages.model_choice import page_model
 from llm_ocr.stages.plan import result_versions
 from llm_ocr.stages.rendering import passwords, render_options
@@ -325,9 +325,8 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
     base: Job[Any] = job
     describing = replace(base, settings=settings, engines=engines, command=DESCRIBE)
     try:
-        keys: list[str] = []
-        await describe(replace(without_servers(describing), progress=Silent(), given=Share((), begun=keys.append)))
-        if keys != [described]:
+        claim = await describe_claim(replace(without_servers(describing), progress=Silent()))
+        if claim.key != described:
             say("The figures of the repaired pages are left to Describe, which ran with settings of its own.")
             return
         if not any(_named(job.settings)):

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import logging
+import platform
 import random
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -20,18 +21,19 @@ from llm_ocr.config.groups import (
     ShardSettings,
     WorkspaceSettings,
 )
-from llm_ocr.errors import StageMissing, StorageError, WorkspaceError
+from llm_ocr.errors import StageMissing, StorageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.scheduling.follow import Pauses, Published, Ready, followed
 from llm_ocr.scheduling.leases import DEFAULT_SECONDS, LeaseOptions, Leases
 from llm_ocr.scheduling.scanner import Groups, PlannedUnits, Units, UnitScanner
-from llm_ocr.scheduling.shards import WHOLE, Shard, Sharded, detected_shard
-from llm_ocr.stages.job import Job, Share, worker_name
+from llm_ocr.scheduling.shards import Shard, Sharded, Split, detected_shard
+from llm_ocr.stages import Silent
+from llm_ocr.stages.job import Job, worker_name
 from llm_ocr.stages.loop import run_blocking
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import Unit, plural
+from llm_ocr.types import Counts, Unit, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.codec import parse_unit_id
-from llm_ocr.workspace.generations import Generation, generations, has_generation, totals_of
+from llm_ocr.workspace.generations import Generation, has_generation
 from llm_ocr.workspace.keys import EXTRACT, Claim, newest_key, required_key
 from llm_ocr.workspace.publish import ALL, LEAST, compact, done_units, objects, publish
 from llm_ocr.workspace.stored import workspace_options
@@ -47,19 +49,6 @@ SMALL = 1000
 _COPIED_TOGETHER = 3000
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Distribution of the units among workers: a static shard, or leases on any unit."""
-
-    shard: Shard = WHOLE
-    leases: bool = False
-
-    @property
-    def alone(self) -> bool:
-        """Whether all units belong to this worker, as far as it can tell."""
-        return not self.leases and self.shard.count == 1
-
-
 async def split_of(job: Job[LeaseSettings], stage: str) -> Split:
     """Return the distribution for a stage.
 
@@ -69,9 +58,7 @@ async def split_of(job: Job[LeaseSettings], stage: str) -> Split:
     Raises:
         UsageError: The share does not exist.
     """
-    if job.given is not None:
-        return Split()
-    found = await asyncio.to_thread(_chosen_split, job, stage)
+    found = job.split if job.split is not None else await asyncio.to_thread(_chosen_split, job, stage)
     job.worked.shared = job.worked.shared or not found.alone
     job.workspace.store.share(found.shard.count)
     return found
@@ -102,21 +89,22 @@ def _chosen_split(job: Job[LeaseSettings], stage: str) -> Split:
 
 
 class Sharing:
-    """Assigns the units of a stage, or the items of Assemble, to this worker."""
+    """Assigns the units of a stage, or the items of Assemble, to this worker, and publishes them."""
 
-    def __init__(self, job: Job[LeaseSettings], split: Split, stage: str, key: str) -> None:
+    def __init__(self, job: Job[LeaseSettings], split: Split, claim: Claim) -> None:
         self.grown = False  # whether the last `take` ended because the plan grew
         self._workspace = job.workspace
-        self._stage, self._key = stage, key
-        self._shard = split.shard
-        self._say = job.progress.say
+        self._claim, self._stage, self._key = claim, claim.stage, claim.folder
+        self._split = split
+        # What other workers of a cluster hold is no news for the user.
+        self._say = job.progress.say if job.split is None else Silent().say
         self._stop = threading.Event()
         self._leases: Leases | None = None
         self._taken: set[str] | None = None  # without leases: done or taken
         if split.leases:
             seconds = job.settings.lease_seconds or DEFAULT_SECONDS
             options = LeaseOptions(seconds, worker_name(), job.workspace.url)
-            self._leases = Leases(job.workspace.store, stage, key, options)
+            self._leases = Leases(job.workspace.store, self._stage, self._key, options)
             self._leases.__enter__()
 
     def close(self) -> None:
@@ -125,9 +113,19 @@ class Sharing:
         if self._leases is not None:
             self._leases.close()
 
-    def mine(self, name: str) -> bool:
-        """Return whether this worker may publish the unit's rows."""
-        return self._leases is None or self._leases.holds(name)
+    def publish(self, unit: str, data: bytes, summary: Summary) -> None:
+        """Publish a unit's rows, unless another worker has taken over the unit.
+
+        Raises:
+            WorkspaceMismatch: A worker with other settings was first. Nothing is published.
+        """
+        if self._leases is not None and not self._leases.holds(unit):
+            _log.warning("another worker took over unit %s and publishes it", unit)
+            return
+        self._claim.take()
+        publish(self._workspace, self._stage, self._key, unit, data, summary)
+        self._claim.confirm()
+        self.done(unit)
 
     def done(self, name: str) -> None:
         """Release the lease of a published unit."""
@@ -150,7 +148,7 @@ class Sharing:
         else:
             if self._taken is None:
                 self._taken = done_units(self._workspace, self._stage, self._key)
-            taking = Sharded(self._workspace, self._stage, self._key, units, self._shard, self._taken)
+            taking = Sharded(self._workspace, self._stage, self._key, units, self._split.shard, self._taken)
             if ready is None:
                 taking.freshen(range(len(units)))
         grown = partial(has_generation, self._workspace, generations + 1)
@@ -160,6 +158,20 @@ class Sharing:
 
         for place in places():
             yield units[place]
+
+    def finish(self, units: Units[object], beside: Callable[[str], str] | None = None) -> None:
+        """End a stage whose units are all taken: copy the markers, if this worker has published any.
+
+        If the plan has no units, for example because filters excluded every document, only the key is claimed.
+
+        Args:
+            units: All units of the plan, or all items.
+            beside: See `copy_markers`.
+        """
+        if not len(units):
+            self._claim.take()
+        if self._split.alone or self._workspace.published(f"{self._stage}/{self._key}/"):
+            copy_markers(self._workspace, self._stage, self._key, units, beside)
 
 
 @contextlib.contextmanager
@@ -188,99 +200,64 @@ def held(job: Job[Any], stage: str, key: str, *, alone: bool) -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def sharing(
-    job: Job[LeaseSettings], split: Split, stage: str, key: str, read_with: str = ""
-) -> AsyncIterator[Sharing]:
+async def sharing(job: Job[LeaseSettings], split: Split, claim: Claim) -> AsyncIterator[Sharing]:
     """Open the `Sharing` of a stage. At the end of the block, leases are released.
 
     Args:
         job: The command.
         split: The distribution of the units.
-        stage: The stage.
-        key: The stage key.
-        read_with: The key of the command's settings, if units are published under another key, as those of repairs.
+        claim: The claim of the stage's key, checked.
 
     Raises:
         WorkspaceError: Another command works on the stage.
+        WorkspaceMismatch: The key is not that of the cluster's other machines.
     """
-    with held(job, stage, read_with or key, alone=split.alone):
-        own = Sharing(job, split, stage, key)
+    if job.key not in ("", claim.key):
+        raise WorkspaceMismatch(
+            f"{platform.node()} would make other results than the driver (key {claim.key}, not {job.key})",
+            hint="Every machine of the cluster needs the same version of llm-ocr with the same extras.",
+        )
+    with held(job, claim.stage, claim.key, alone=split.alone):
+        own = Sharing(job, split, claim)
         try:
             yield own
         finally:
             await asyncio.to_thread(own.close)
 
 
-@contextlib.asynccontextmanager
-async def shared(
-    job: Job[LeaseSettings],
-    split: Split,
-    stage: str,
-    key: str,
-    units: Callable[[Sharing], Iterator[Unit]] | None = None,
-    among: Sequence[Generation] | None = None,
-    read_with: str = "",
-) -> AsyncIterator[Share]:
-    """Open the worker's share of a stage.
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Expected rows of a worker. After a retry of a finished plan, only the rows of the retry."""
+
+    pages: int  # pages or figures, as planned or counted
+    done: Counts  # those that are already published
+    estimated: int = 0  # documents whose pages are not counted yet
+    #: Whether all units of the worker are included. If not, the stage adds each unit when the worker takes it.
+    whole: bool = True
+
+
+def begin(job: Job[LeaseSettings], split: Split, stage: str, count: Callable[[], Expected]) -> Expected:
+    """Begin the progress of a stage, and return what it includes.
+
+    It includes all units of this worker if the worker is alone, or if the plan is small. Otherwise the markers would
+    cost a request per unit, and the progress grows with each unit that the worker takes, as with `follow`.
 
     Args:
         job: The command.
         split: The distribution of the units.
         stage: The stage.
-        key: The stage key.
-        units: Selects the units. By default all planned units without a marker are taken.
-        among: The generations from which units are taken. By default all.
-        read_with: The key of the command's settings, if units are published under another key, as those of repairs.
-
-    Raises:
-        WorkspaceError: Another command works on the stage.
+        count: Returns what is expected of all units of this worker.
     """
-    if job.given is not None:
-        job.given.begun(read_with or key)
-        yield job.given
-        return
-    async with sharing(job, split, stage, key, read_with) as own:
-        planned = await asyncio.to_thread(PlannedUnits, job.workspace)
-        open_units = planned if among is None else PlannedUnits(job.workspace, among)
-        yield Share(units(own) if units else own.take(open_units), own.mine, own.done)
-    if split.alone or job.workspace.published(f"{stage}/{key}/"):
-        await asyncio.to_thread(copy_markers, job.workspace, stage, key, planned)
-
-
-def publish_held(share: Share, workspace: Workspace, claim: Claim, unit: str, data: bytes, summary: Summary) -> None:
-    """Publish a unit's rows, unless another worker has taken over the unit.
-
-    Raises:
-        WorkspaceMismatch: A worker with other settings was first. Nothing is published.
-    """
-    if not share.mine(unit):
-        _log.warning("another worker took over unit %s and publishes it", unit)
-        return
-    claim.take()
-    publish(workspace, claim.stage, claim.folder, unit, data, summary)
-    claim.confirm()
-    share.done(unit)
-
-
-def take_without_units(workspace: Workspace, claim: Claim) -> None:
-    """Claim the key if the plan has no units, for example because filters excluded every document."""
-    if not totals_of(generations(workspace)).units:
-        claim.take()
-
-
-def shows_all(job: Job[LeaseSettings], split: Split, stage: str) -> bool:
-    """Return whether the progress includes all units of this worker from the start.
-
-    This is so if the worker is alone, or if the plan is small. Otherwise the markers would cost a request per unit, and
-    the progress grows with each unit that the worker takes.
-    """
-    if job.given is not None:
-        return False
-    units = len(PlannedUnits(job.workspace))
-    if split.alone or units <= SMALL:
-        return True
-    job.progress.say(f"{stage}: {plural(units, 'unit')} shared with other workers; this worker counts its own")
-    return False
+    expected = Expected(0, Counts(), whole=False)
+    if job.split is None and not follows(job.settings):
+        units = len(PlannedUnits(job.workspace))
+        if split.alone or units <= SMALL:
+            expected = count()
+        else:
+            shared = f"{plural(units, 'unit')} shared with other workers; this worker counts its own"
+            job.progress.say(f"{stage}: {shared}")
+    job.progress.begin(stage, expected.pages, expected.done, estimated=bool(expected.estimated))
+    return expected
 
 
 def copy_markers(

@@ -13,13 +13,14 @@ from llm_ocr.config.models import TransformSettings
 from llm_ocr.errors import PageFailure, StageError, UsageError
 from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
 from llm_ocr.runs import Run
+from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Progress
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import run_blocking, stepwise
 from llm_ocr.stages.recording import Tally
 from llm_ocr.stages.rendering import Remote
 from llm_ocr.stages.servers import Engines
-from llm_ocr.stages.sharing import key_before, publish_held, shared, split_of
+from llm_ocr.stages.sharing import key_before, sharing, split_of
 from llm_ocr.types import Counts, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import EXTRACT, FIELDS, STAGES, Claim
@@ -59,19 +60,21 @@ async def _transform(
     key = await asyncio.to_thread(claim.take)
     stage_function = _StageFunction(function, stage, lambda: bool(done_units(workspace, stage, key)))
     progress.begin(stage, 0, Counts())
-    async with shared(job, await split_of(job, stage), stage, key) as share:
+    async with sharing(job, await split_of(job, stage), claim) as share:
 
         def transformed(unit: Unit) -> Sequence[Status]:
             marker = standing_marker(workspace, EXTRACT, source, unit.id)
             rows = pages_from_parquet(io.BytesIO(read_data(workspace, marker)), images=Images.ALL)
             pages = [stage_function(page) for page in rows]
-            publish_held(share, workspace, claim, unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
+            share.publish(unit.id, pages_to_parquet(pages), pages_summary(unit, pages))
             return [page.status for page in pages]
 
-        async for unit in stepwise(share.units):
+        planned = await asyncio.to_thread(PlannedUnits, workspace)
+        async for unit in stepwise(share.take(planned)):
             progress.correct(unit.planned, exact=True)
             for status in await asyncio.to_thread(transformed, unit):
                 progress.count(status)
+        await asyncio.to_thread(share.finish, planned)
     progress.end()
     await asyncio.to_thread(workspace.flush)
     return Run(workspace, worked)

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import NamedTuple
 
 from llm_ocr.engines.descriptions import current_form
 from llm_ocr.errors import PageFailure
@@ -20,27 +19,17 @@ from llm_ocr.results.figure_text import enriched_page
 from llm_ocr.results.images import boxes_image
 from llm_ocr.results.sanitizing import inert_page
 from llm_ocr.results.schema import Images, fields_from_parquet, figures_from_parquet, iter_pages
-from llm_ocr.types import EncodedImage, FieldsRecord, FigureRecord, PageRecord, Status, Unit, page_id, plural
+from llm_ocr.types import EncodedImage, FieldsRecord, FigureRecord, PageRecord, Unit, page_id, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import Item
 from llm_ocr.workspace.keys import EXTRACT, FIELDS
 from llm_ocr.workspace.publish import Marker, data_damaged, find_marker, read_data
-from llm_ocr.workspace.summaries import effective_rows, kept_pages
+from llm_ocr.workspace.summaries import Row, effective_rows, kept_pages
 
 _log = logging.getLogger(__name__)
 
 #: Returns the pages of a unit with the requested images.
 Pages = Callable[[str, Images], Iterable[PageRecord]]
-
-
-class _Row(NamedTuple):
-    """Fields of a row that the choice needs, so that memory does not hold the texts of a long document."""
-
-    page_id: str
-    document_id: str
-    page_number: int | None
-    status: Status
-    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +53,7 @@ def choose(
         marker: returns the marker of a unit; None if it is not finished.
     """
     rows = (
-        _Row(record.page_id, record.document_id, record.page_number, record.status, found.unit)
+        Row(record.page_id, record.document_id, record.page_number, record.status, found.unit)
         for found in filter(None, map(marker, units))
         for kept in [kept_pages(found.summary)]
         for record in pages(found.unit, Images.NONE)

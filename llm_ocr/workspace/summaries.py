@@ -7,7 +7,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field, PlainSerializer, StrictBool, StrictInt
 
@@ -285,23 +285,17 @@ def correction(summary: Summary) -> int:
     return summary.counts.expected - summary.extra.planned if summary.extra.estimated else 0
 
 
-class Row(Protocol):
-    """Fields of a row that the choice needs; `PageRecord` has them. `page_number` is None for an unopened document."""
+class Row(NamedTuple):
+    """Fields of a row that the choice needs, so that memory does not hold the texts of a long document."""
 
-    @property
-    def page_id(self) -> str: ...
-
-    @property
-    def document_id(self) -> str: ...
-
-    @property
-    def page_number(self) -> int | None: ...
-
-    @property
-    def status(self) -> Status: ...
+    page_id: str
+    document_id: str
+    page_number: int | None  # None for a document that could not be opened
+    status: Status
+    unit: str
 
 
-RowT = TypeVar("RowT", bound=Row)
+RowT = TypeVar("RowT", Row, PageRecord)
 
 
 def effective_rows(rows: Iterable[RowT]) -> list[RowT]:

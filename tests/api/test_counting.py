@@ -14,8 +14,7 @@ import llm_ocr
 from llm_ocr.documents.manifests import SourceDocument, parse_pages
 from llm_ocr.documents.sources import version_of
 from llm_ocr.errors import PageFailure, UsageError
-from llm_ocr.stages.counting import PageCounter
-from llm_ocr.stages.page_estimates import CountOptions, Sizes, counted
+from llm_ocr.stages.counting import CountOptions, PageCounter, Sizes, counted
 from llm_ocr.types import Reason
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.plan import Planner

@@ -17,7 +17,7 @@ from store_servers import s3
 import llm_ocr
 from llm_ocr.sandbox import WorkerPool
 from llm_ocr.stages import plan
-from llm_ocr.stages.page_estimates import CountOptions
+from llm_ocr.stages.counting import CountOptions
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.types import RESERVED, Reason
 from llm_ocr.workspace import Workspace

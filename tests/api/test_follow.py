@@ -224,7 +224,7 @@ llm_ocr.{stage}(workspace=sys.argv[1], workspace_endpoint=sys.argv[2], follow=Tr
 @pytest.mark.parametrize(
     ("stage", "name", "more"),
     [
-        ("describe", "publish_held", {"engine": "embedded", "ocr_workers": 1}),
+        ("describe", "figures_to_parquet", {"engine": "embedded", "ocr_workers": 1}),
         ("assemble", "assemble_item", {}),
     ],
 )

@@ -9,14 +9,15 @@ import pytest
 import llm_ocr
 from llm_ocr.config.models import DescribeSettings, ExtractSettings
 from llm_ocr.errors import LlmOcrError
-from llm_ocr.scheduling.shards import Shard
+from llm_ocr.scheduling.shards import Shard, Split
 from llm_ocr.stages import Silent, ray
+from llm_ocr.stages.extract import extract_claim
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.ray import Failure, Size, Work, Worker, reason_of, size_of
 from llm_ocr.stages.rendering import Remote
 from llm_ocr.stages.servers import Engines
-from llm_ocr.stages.sharing import Split
 from llm_ocr.workspace import Workspace, library_version
+from llm_ocr.workspace.publish import done_units
 
 NODE = {"CPU": 8.0, "GPU": 4.0}
 HEAD = {"CPU": 2.0}
@@ -61,7 +62,7 @@ def work(tmp_path_factory, examples) -> Work:
     workspace = tmp_path_factory.mktemp("worker") / "w"
     llm_ocr.plan(examples / "invoice.png", workspace=workspace, engine="embedded")
     settings = ExtractSettings(workspace=str(workspace), engine="embedded", render_workers=1, ocr_workers=1)
-    return Work("extract", "0" * 12, "0" * 12, settings, "embedded", 1, str(Path.cwd()), "", library_version())
+    return Work("extract", "0" * 12, settings, "embedded", 1, str(Path.cwd()), "", library_version())
 
 
 def failure_of(work: Work) -> Failure:
@@ -92,18 +93,16 @@ def test_without_leases_each_worker_reads_its_shard(work, tmp_path, examples):
     llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w", engine="embedded", pages="1-2", pages_per_unit=1)
     settings = work.settings.model_copy(update={"workspace": str(tmp_path / "w")})
 
-    async def key_of(opened: Workspace) -> str:
-        engines = Engines("embedded", settings, tmp_path, lambda line: None)
-        key, _ = await ray._key("extract", Job(opened, settings, Silent(), engines, Remote(settings)))
-        return key
-
     with Workspace.open(str(tmp_path / "w")) as opened:
-        key = asyncio.run(key_of(opened))
+        engines = Engines("embedded", settings, tmp_path, lambda line: None)
+        key = asyncio.run(extract_claim(Job(opened, settings, Silent(), engines, Remote(settings)))).key
     for index in (0, 1):
-        worker = Worker(replace(work, settings=settings, key=key, published=key, split=Split(Shard(index, 2))))
+        worker = Worker(replace(work, settings=settings, key=key, split=Split(Shard(index, 2))))
         while not (report := worker.turn()).ended:
             pass
-        assert (report.failure, report.rows) == (None, 1)
+        assert report.failure is None
+        with Workspace.open(str(tmp_path / "w")) as opened:
+            assert len(done_units(opened, "extract", key)) == index + 1
     assert llm_ocr.open(tmp_path / "w").status.stages["extract"].finished
 
 

@@ -10,13 +10,13 @@ import llm_ocr
 from llm_ocr.config.models import DescribeSettings, ExtractSettings, RunSettings
 from llm_ocr.errors import UsageError, WorkspaceError
 from llm_ocr.scheduling import shards
-from llm_ocr.scheduling.shards import Shard
+from llm_ocr.scheduling.shards import Shard, Split
 from llm_ocr.stages import sharing
-from llm_ocr.stages.extract import extract
-from llm_ocr.stages.job import Job, Share
+from llm_ocr.stages.extract import extract, extract_claim
+from llm_ocr.stages.job import Job
 from llm_ocr.stages.rendering import Remote
 from llm_ocr.stages.servers import Engines
-from llm_ocr.stages.sharing import Split, split_of
+from llm_ocr.stages.sharing import split_of
 from llm_ocr.storage import Capabilities
 from llm_ocr.storage.hf.dataset import MOST_FILES, DatasetStore
 from llm_ocr.storage.local import LocalStore
@@ -251,11 +251,10 @@ def finished():
     store = MemoryStore()
     with Workspace.on(store, create=True) as workspace:
         planned(workspace, UNITS)
-    keys = []
-    asyncio.run(extract(job_on(store, given=Share((), begun=keys.append))))
+    key = asyncio.run(extract_claim(job_on(store))).key
     with Workspace.on(store) as workspace:
         for unit in read_units(workspace):
-            publish(workspace, EXTRACT, keys[0], unit.id, b"", Summary(Counts(2, 2)))
+            publish(workspace, EXTRACT, key, unit.id, b"", Summary(Counts(2, 2)))
     return store
 
 
@@ -267,7 +266,7 @@ def calls_of(job):
 
 @pytest.mark.parametrize(
     ("settings", "given"),
-    [({}, None), ({"shard_index": 1, "shard_count": 3}, None), ({}, Share(()))],
+    [({}, None), ({"shard_index": 1, "shard_count": 3}, None), ({}, Split(leases=True))],
     ids=["leases", "shard", "given"],
 )
 def test_one_of_many_workers_starts_without_reading_results(finished, settings, given):

@@ -57,7 +57,7 @@ def planned(folder: Path, gone: str = "", **options):
             documents = list(find_documents([str(folder)]).documents)
             if gone:
                 (folder / gone).unlink()
-            return [one async for one in in_order(documents, counter.one, counter.at_once)]
+            return [one async for one in in_order(documents, counter.one)]
 
     return {Path(one.source).name: one for one in asyncio.run(main())}
 
