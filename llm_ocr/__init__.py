@@ -18,6 +18,7 @@ if _typing.TYPE_CHECKING:
         describe,
         export,
         extract,
+        fields,
         plan,
         read_page,
         repair,

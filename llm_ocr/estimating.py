@@ -62,7 +62,7 @@ class _Pages:
     count: int
     message: str
     status: RunStatus | None = None  # of their workspace
-    sample: tuple[DocumentPart, ...] = ()  # for a calibration
+    sample: Sequence[DocumentPart] = ()  # for a calibration
     seconds: float = 0.0  # that counting took
 
 
@@ -224,12 +224,12 @@ def _pages(settings: EstimateSettings, progress: Progress) -> _Pages:
     """Return the pages: as given, counted in the sources, or those of the workspace's plan."""
     in_sources = bool(settings.sources or settings.dataset)
     status: RunStatus | None = None
-    sample: tuple[DocumentPart, ...] = ()
+    sample: Sequence[DocumentPart] = ()
     if settings.workspace is not None:
         with Workspace.open(settings.workspace, options=workspace_options(settings)) as workspace:
             status = run_status(workspace)
             if settings.calibrate and status.documents and not in_sources:
-                sample = _sample(workspace, settings)
+                sample = sample_of(read_units(workspace), settings.calibrate_pages, settings.seed)
     if settings.page_count:
         return _Pages(settings.page_count, f"{plural(settings.page_count, 'page')}, as given", status)
     if in_sources:
@@ -251,22 +251,18 @@ def _counted(settings: EstimateSettings, progress: Progress) -> _Pages:
         *("model", "engine", "quiet"),
     }
     shared: dict[str, Any] = {name: value for name, value in settings if name in PlanSettings.model_fields.keys() - own}
-    sample: tuple[DocumentPart, ...] = ()
+    sample: Sequence[DocumentPart] = ()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="llm-ocr-") as folder:
         status = execute("plan", PlanSettings(**{**shared, "workspace": folder}), progress).status
         seconds = time.monotonic() - began
         if settings.calibrate and status.pages.expected:
             with Workspace.open(folder) as workspace:
-                sample = _sample(workspace, settings)
+                sample = sample_of(read_units(workspace), settings.calibrate_pages, settings.seed)
     about = "about " if status.estimated else ""
     pages, documents = plural(status.pages.expected, "page"), plural(status.documents, "document")
     message = f"{about}{pages} in {documents}, counted like Plan"
     return _Pages(status.pages.expected, message, sample=sample, seconds=seconds)
-
-
-def _sample(workspace: Workspace, settings: EstimateSettings) -> tuple[DocumentPart, ...]:
-    return tuple(sample_of(read_units(workspace), settings.calibrate_pages, settings.seed))
 
 
 def _machine(name: str) -> Machine:

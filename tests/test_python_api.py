@@ -1,5 +1,6 @@
 """The Python API as people use it: from a plain script, inside a running loop, without side effects on import."""
 
+import ast
 import asyncio
 import contextlib
 import io
@@ -91,6 +92,12 @@ def test_the_names_of_the_api_are_these():
     others = {name for name, value in vars(llm_ocr).items() if not isinstance(value, ModuleType)} - {*NAMES}
     assert [name for name in others if not name.startswith("_")] == []  # what editors offer beside `dir`
     assert callable(llm_ocr.display.display_page)
+
+
+def test_type_checkers_see_every_name_of_the_api():
+    tree = ast.parse(Path(llm_ocr.__file__).read_text(encoding="utf-8"))
+    imported = [alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert sorted(imported) == sorted(llm_ocr.__all__)
 
 
 def test_run_is_an_escaped_table_in_notebooks(made):

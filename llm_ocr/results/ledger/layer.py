@@ -4,8 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate
-from typing import TYPE_CHECKING
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, NamedTuple
 
 from llm_ocr.documents.ink import ink_without
 from llm_ocr.results.ledger.ink import FEWEST, Unread, Unsupported
@@ -39,14 +39,22 @@ NUMBER = re.compile(r"\d(?:[\d.,:/’'\u00a0\u202f\u2010-\u2015\u2212-]*\d)?")
 DIGITS = 2
 #: Words of at least four letters. Those with a capital are compared as names.
 NAME = re.compile(r"(?<![^\W_])[^\W\d_][^\W\d_]{3,}")
+#: Signs of negative numbers, and the digits of a group.
+_MINUS, _GROUP = ("-", "\u2212", "\u2013"), 3
 #: Height from the edges of the page, relative, in which a running head or foot may be, and its most characters.
 _EDGE, _HEAD = 0.12, 200
+#: Height of a line, in heights of most lines, from which it is a title, and no running head.
+_TITLE = 1.4
 #: Names that a layer may lack until it is taken for a layer with broken words.
 _ENOUGH_NAMES = 0.1
-#: Fewest letters of a line that the answer lacks as a whole.
-_LEAST_LINE = 10
+#: Fewest letters of lines that the answer lacks as a whole, and the share that it lacks of each.
+_LEAST_LINE, _MOSTLY = 10, 0.75
 #: Fewest letters of a word that stands for another, and similarity from which it is the same word, misread.
 _REPLACED, _SIMILAR = 4, 0.5
+#: Units in lower case. Those of one quantity differ in one letter.
+_UNIT = re.compile("[mkcdn\u03bch]?(?:g|m|l|s|mol|w|v)|h|min|t")
+#: Least share of a page with a lost or wrong word, above the limit of a page that balances.
+_LEAST_SHARE = 0.002
 #: A word, which is longer than the symbols of a formula, such as `x12` and `sin`.
 _WORD = re.compile(r"[^\W_]{4}")
 
@@ -63,7 +71,8 @@ def compare_with_layer(
     demanded, optional = (
         [line for line, free in zip(lines, is_optional, strict=True) if free is which] for which in (False, True)
     )
-    wanted, allowed = (chunks_of("\n".join(text for text, _ in some)) for some in (demanded, optional))
+    printed = "\n".join(text for text, _ in demanded)
+    wanted, allowed = chunks_of(printed), chunks_of("\n".join(text for text, _ in optional))
     layer = [*wanted, *allowed]
     # A figure may repeat a caption that is a block of its own, and a manual of LaTeX prints the commands of formulas.
     aside = [chunk for entry in texts if entry.block.kind is BlockKind.FIGURE for chunk in entry.chunks]
@@ -79,11 +88,7 @@ def compare_with_layer(
     if aside:
         _, in_aside = aligned(aside, layer)
         in_answer = [list(map(max, *pair)) for pair in zip(in_answer, in_aside, strict=True)]
-    formulas = [formulas_in(entry) for entry in texts]
-    for (number, chunk), found in zip(every, in_layer, strict=True):
-        for at, (start, end) in enumerate(chunk.places if formulas[number] else ()):
-            if any(first <= start and end <= last for first, last in formulas[number]):
-                found[at] = found[at] or UNVERIFIABLE
+    _without_formulas(texts, every, in_layer)
     unread = Unread()
     # What one side lacks and the other has instead is misread.
     misread = size_lacking([chunk for _, chunk in every], in_layer) + max(ENOUGH_LETTERS, MISREAD * size_of(wanted))
@@ -92,25 +97,19 @@ def compare_with_layer(
     lost = _lost_lines(starts, wanted, in_answer[: len(wanted)], _longest_run([chunk for _, chunk in every], in_layer))
     place = dict(zip((number for number, free in enumerate(is_optional) if not free), starts, strict=False))
     lost = {place[number]: letters for number, letters in skipped.items() if number in place} | lost
-    if lacking or lost:
+    words, own_words = _words([(0, chunk) for chunk in wanted], in_answer), _words(every, in_layer)
+    # A word at the start of a line may be the end of a divided one.
+    gone = [word for word, _, _ in _only_in(words, own_words) if not _begins_line(printed, word.place[0])]
+    if lacking or lost or gone:
+        parts = [(first, last) for _, first, last, _ in lacking] + [word.place for word in gone]
         boxes = [
             box
             for (_, box), start, end in zip(demanded, starts, starts[1:], strict=False)
-            if start in lost or any(first < end and last > start for _, first, last, _ in lacking)
+            if start in lost or any(first < end and last > start for first, last in parts)
         ]
-        size = max(sum(part[3] for part in lacking), sum(lost.values()))
-        unread = Unread(size / size_of(wanted), boxes)
-    # Text read in a drawing or picture is in no layer: drawings often have letters as curves. A block was read from a
-    # picture if the page has pictures of its size, and no line is in its box. Without a model, any such block was.
-    own = []
-    for number, entry in enumerate(texts):
-        places = [box.grown(0.01) for box in (entry.block.box, *entry.block.continued) if entry.block.box.area < 1]
-        pictured = places and (attempt.source == "text-layer" or entry.block.box.area <= evidence.pictured)
-        if entry.block.kind is BlockKind.FIGURE or (
-            pictured and not any(line.covered_by(box) > 0.5 for _, line in lines for box in places)
-        ):
-            continue
-        own.append((number, entry))
+        size = max(sum(part[3] for part in lacking), sum(lost.values()), sum(len(word.text) for word in gone))
+        unread = Unread(max(_LEAST_SHARE, size / size_of(wanted)), boxes)
+    own = _beside_pictures(evidence, attempt, texts, [box for _, box in lines])
     numbers = {number for number, _ in own}
     chosen = [at for at, (number, _) in enumerate(every) if number in numbers]
     chunks, flags = [every[at][1] for at in chosen], [in_layer[at] for at in chosen]
@@ -125,21 +124,47 @@ def compare_with_layer(
         # Text of pictures is in no layer: as many letters as fit in the lines of ink that the layer lacks.
         unseen = ink_without([box for _, box in lines], black)
         invented -= round(sum(letters for _, letters in unseen) / FEWEST)
-    replaced = [span for span in _replaced(every, in_layer, layer, in_answer) if span.block in numbers]
-    share = max(0, invented, sum(span.end - span.start for span in replaced)) / letters
-    unknown = {
-        (number, place[0])
-        for (number, chunk), found in zip(every, in_layer, strict=True)
-        for place, flag in zip(chunk.places, found, strict=True)
-        if not flag
-    }
-    left = {
-        word
-        for chunk, found in zip(layer, in_answer, strict=True)
-        for word, flag in zip(chunk.words, found, strict=True)
-        if not flag
-    }
-    return unread, Unsupported(share, [*spans, *replaced, *_unknown_facts(lines, own, unknown, left)])
+    # A symbol, which is no word, may be written as one.
+    added = [word for word, end, start in _only_in(own_words, words) if not printed[end:start].strip()]
+    layer_words = _words([(0, chunk) for chunk in layer], in_answer)
+    alone = _replaced(own_words, layer_words) + [Span(word.block, *word.place) for word in added]
+    alone = [span for span in alone if span.block in numbers]
+    least = _LEAST_SHARE if alone else 0.0
+    share = max(least, invented / letters, sum(span.end - span.start for span in alone) / letters)
+    unknown = {(word.block, word.place[0]) for word in own_words if not word.found}
+    left = {word.text for word in layer_words if not word.found}
+    return unread, Unsupported(share, [*spans, *alone, *_unknown_facts(lines, own, unknown, left)])
+
+
+def _without_formulas(
+    texts: Sequence[BlockText], every: Sequence[tuple[int, Chunk]], in_layer: Sequence[list[int]]
+) -> None:
+    """Set the flags of words in formulas that were not found: they are not verifiable."""
+    formulas = [formulas_in(entry) for entry in texts]
+    for (number, chunk), found in zip(every, in_layer, strict=True):
+        for at, (start, end) in enumerate(chunk.places if formulas[number] else ()):
+            if any(first <= start and end <= last for first, last in formulas[number]):
+                found[at] = found[at] or UNVERIFIABLE
+
+
+def _beside_pictures(
+    evidence: Evidence, attempt: Attempt, texts: Sequence[BlockText], lines: Sequence[Box]
+) -> list[tuple[int, BlockText]]:
+    """Return the blocks that were not read in a picture, with their numbers.
+
+    Text read in a drawing or picture is in no layer: drawings often have letters as curves. A block was read from a
+    picture if the page has pictures of its size, and no line is in its box. Without a model, any such block was.
+    """
+    own = []
+    for number, entry in enumerate(texts):
+        places = [box.grown(0.01) for box in (entry.block.box, *entry.block.continued) if entry.block.box.area < 1]
+        pictured = places and (attempt.source == "text-layer" or entry.block.box.area <= evidence.pictured)
+        if entry.block.kind is BlockKind.FIGURE or (
+            pictured and not any(line.covered_by(box) > 0.5 for line in lines for box in places)
+        ):
+            continue
+        own.append((number, entry))
+    return own
 
 
 def _longest_run(chunks: Sequence[Chunk], found: Sequence[Sequence[int]]) -> int:
@@ -157,61 +182,115 @@ def _lost_lines(
 ) -> dict[int, int]:
     """Return the starts of short lines of the layer that the answer lacks as a whole, with their letters.
 
-    The lines before and after are found, so that the line was left out, and is no part of something else that the
-    answer lacks. A line is misread if the answer has as many letters in one place that the layer lacks: `strange`.
+    The lines before and after are found, so that the lines were left out, and are no part of something else that the
+    answer lacks. Lines are misread if the answer has as many letters in one place that the layer lacks: `strange`.
     """
-    sizes = [[0, 0, 0] for _ in starts]  # letters, those not found, and words of each line
+    sizes = [[0, 0, 0, 0] for _ in starts]  # letters and those not found, words and those of letters not found
     line = 0
     for chunk, flags in zip(wanted, found, strict=True):
         for word, (at, _), flag in zip(chunk.words, chunk.places, flags, strict=True):
             while line + 1 < len(starts) and at >= starts[line + 1]:
                 line += 1
-            letters, lacking, words = sizes[line]
-            sizes[line] = [letters + len(word), lacking + len(word) * (not flag), words + 1]
-    shown = [number for number, (letters, _, _) in enumerate(sizes) if letters]
-    lost = {}
-    for before, number, after in zip(shown, shown[1:], shown[2:], strict=False):
-        letters, lacking, words = sizes[number]
-        beside = all(2 * sizes[other][1] <= sizes[other][0] for other in (before, after))
-        if lacking == letters and words > 1 and letters >= max(_LEAST_LINE, strange + 1) and beside:
-            lost[starts[number]] = letters
+            letters, lacking, words, lost_words = sizes[line]
+            lost_words += not flag and word.isalpha()
+            sizes[line] = [letters + len(word), lacking + len(word) * (not flag), words + 1, lost_words]
+    shown = [number for number, (letters, *_) in enumerate(sizes) if letters]
+    is_lost = {number: _MOSTLY * sizes[number][0] <= sizes[number][1] for number in shown}
+    lost: dict[int, int] = {}
+    for whole, group in groupby(enumerate(shown), key=lambda item: is_lost[item[1]]):
+        (first, _), *_ = some = list(group)
+        rows = [sizes[number] for _, number in some]
+        letters, lacking = (sum(row[of] for row in rows) for of in (0, 1))
+        # Numbers and labels of a chart, which are in no text, are lines without words.
+        is_text = max(row[3] for row in rows) > 1 or (len(rows) == 1 and lacking == letters and rows[0][2] > 1)
+        around = (*shown[max(0, first - 1) : first], *shown[first + len(rows) : first + len(rows) + 1])
+        beside = all(2 * sizes[other][1] <= sizes[other][0] for other in around)
+        if whole and is_text and letters >= max(_LEAST_LINE, strange + 1) and beside:
+            lost |= {starts[number]: sizes[number][1] for _, number in some}
     return lost
 
 
-def _replaced(
-    every: Sequence[tuple[int, Chunk]],
-    in_layer: Sequence[Sequence[int]],
-    layer: Sequence[Chunk],
-    in_answer: Sequence[Sequence[int]],
-) -> list[Span]:
-    """Return the places of words that stand for another word of the layer, which the answer lacks.
+class _Word(NamedTuple):
+    """Word of a text: its number, its block and place there, and whether the other text has it."""
 
-    Both have the same two words on each side. A similar word is the same one, misread.
+    number: int
+    block: int
+    text: str
+    place: tuple[int, int]
+    found: int
+
+
+def _words(chunks: Sequence[tuple[int, Chunk]], found: Sequence[Sequence[int]]) -> list[_Word]:
+    """Return the words of the chunks of blocks with their flags from `aligned`."""
+    words = (
+        (block, *word)
+        for (block, chunk), flags in zip(chunks, found, strict=False)
+        for word in zip(chunk.words, chunk.places, flags, strict=True)
+    )
+    return [_Word(number, *word) for number, word in enumerate(words)]
+
+
+def _begins_line(text: str, start: int) -> bool:
+    return not text[text.rfind("\n", 0, start) + 1 : start].strip()
+
+
+def _only_in(words: Sequence[_Word], others: Sequence[_Word]) -> list[tuple[_Word, int, int]]:
+    """Return the words that the other text lacks between two words on each side that follow each other there.
+
+    Returns:
+        Each word, and the end and start of its neighbors in the other text.
     """
-    words = [
-        (word, flag)
-        for chunk, flags in zip(layer, in_answer, strict=True)
-        for word, flag in zip(chunk.words, flags, strict=True)
-    ]
-    between: dict[tuple[str, ...], str] = {}
-    for number, (word, flag) in enumerate(words[2:-2], 2):
-        beside = [words[number + step] for step in (-2, -1, 1, 2)]
-        if not flag and all(found for _, found in beside) and word.isalpha():
-            between[tuple(near for near, _ in beside)] = word
-    placed = [
-        (word, flag, block, place)
-        for (block, chunk), flags in zip(every, in_layer, strict=True)
-        for word, flag, place in zip(chunk.words, flags, chunk.places, strict=True)
-    ]
+    lacking = [word.number for word in words[2:-2] if not word.found and word.text.isalpha() and len(word.text) > 1]
+    if not lacking:
+        return []
+    texts = [word.text for word in others]
+    together = {
+        tuple(texts[at - 2 : at + 2]): at
+        for at in range(2, len(texts) - 1)
+        if others[at - 2].block == others[at + 1].block
+    }
+    # There, the other text has this word, which was found in another place, or another one.
+    apart = {(*texts[at - 2 : at], *texts[at + 1 : at + 3]) for at in range(2, len(texts) - 2)}
+    result = []
+    for at in lacking:
+        around = [*words[at - 2 : at], *words[at + 1 : at + 3]]
+        beside = tuple(word.text for word in around)
+        there = together.get(beside, 0)
+        is_one_text = around[0].block == around[-1].block and all(word.found for word in around)
+        if there and is_one_text and beside not in apart:
+            result.append((words[at], others[there - 1].place[1], others[there].place[0]))
+    return result
+
+
+def _replaced(words: Sequence[_Word], others: Sequence[_Word]) -> list[Span]:
+    """Return the places of words that stand for another word of the other text, which lacks them.
+
+    Both have the same two words on each side.
+    """
+    between = {}
+    for at, other in enumerate(others[2:-2], 2):
+        around = (*others[at - 2 : at], *others[at + 1 : at + 3])
+        if not other.found and all(word.found for word in around):
+            between[tuple(word.text for word in around)] = other.text
     spans = []
-    for number, (word, flag, block, place) in enumerate(placed[2:-2], 2):
-        if flag or not word.isalpha() or len(word) < _REPLACED:
+    for at, word in enumerate(words[2:-2], 2):
+        if word.found:
             continue
-        before, last, following, after = (placed[number + step][0] for step in (-2, -1, 1, 2))
-        other = between.get((before, last, following, after), "")
-        if len(other) >= _REPLACED and SequenceMatcher(None, word, other, autojunk=False).ratio() < _SIMILAR:
-            spans.append(Span(block, *place))
+        around = (*words[at - 2 : at], *words[at + 1 : at + 3])
+        instead = between.get(tuple(near.text for near in around), "")
+        if instead and _is_other(word.text, instead, after_number=around[1].text[-1].isdecimal()):
+            spans.append(Span(word.block, *word.place))
     return spans
+
+
+def _is_other(word: str, instead: str, *, after_number: bool) -> bool:
+    """Return whether two words differ by more than a misread letter: also two numbers, and two units."""
+    if word.isdecimal() and instead.isdecimal():
+        return len(word) < DIGITS  # longer ones are compared apart
+    if after_number and _UNIT.fullmatch(word) and _UNIT.fullmatch(instead):
+        return True
+    is_long = word.isalpha() and instead.isalpha() and min(len(word), len(instead)) >= _REPLACED
+    return is_long and SequenceMatcher(None, word, instead, autojunk=False).ratio() < _SIMILAR
 
 
 def optional_lines(lines: Sequence[tuple[str, Box]], attempt: Attempt, texts: Sequence[BlockText]) -> list[bool]:
@@ -253,8 +332,8 @@ def _heads(lines: Sequence[tuple[str, Box]]) -> set[Box]:
 
     Models leave out running heads and feet on purpose.
     """
-    found = {box for _, box in lines if in_margin(box)}
     gap = sorted(box.height for _, box in lines)[len(lines) // 2] if lines else 0.0
+    found = {box for _, box in lines if in_margin(box)}
     for turned in (False, True):
         sides = [
             (1 - box.y1, 1 - box.y0, len(text), box) if turned else (box.y0, box.y1, len(text), box)
@@ -268,7 +347,7 @@ def _heads(lines: Sequence[tuple[str, Box]]) -> set[Box]:
             end, letters = max(end, last), letters + size
             if end > _EDGE or letters > _HEAD:
                 break
-    return found
+    return {box for box in found if box.height < _TITLE * gap or box.height > box.width}
 
 
 def _unknown_facts(
@@ -290,21 +369,62 @@ def _unknown_facts(
     answer = [(block, without_formulas(entry)) for block, entry in own]
     # The numbers of a table of addresses may follow each other otherwise in the layer.
     more = Counter(digits for _, text in answer for _, digits in numbers_in(text))
-    more -= Counter(digits for text, _ in lines for _, digits in numbers_in(text))
-    for block, text in answer:
-        for start, digits in numbers_in(text):
-            if (
+    printed: dict[str, list[tuple[str, bool]]] = {}
+    for text, _ in lines:
+        for place, digits in numbers_in(text):
+            printed.setdefault(digits, []).append((text[slice(*place)], _is_negative(text, place)))
+    more -= Counter({digits: len(same) for digits, same in printed.items()})
+    for (block, text), (_, entry) in zip(answer, own, strict=True):
+        for place, digits in numbers_in(text):
+            is_unknown = (
                 digits in more
-                and any((block, at) in unknown for at in range(*start))
+                and any((block, at) in unknown for at in range(*place))
                 and not any(digits in word for word in left)
-            ):
-                numbers.append(Span(block, start[0], start[1]))
+            )
+            same = printed.get(digits, [])
+            is_other = same and not any(_is_same_number(text[slice(*place)], other) for other, _ in same)
+            is_positive = (
+                entry.block.kind is BlockKind.TABLE
+                and same
+                and all(negative for _, negative in same)
+                and text[: place[0]].rstrip("\\ $€£¥")[-1:] not in (*_MINUS, "(")
+            )
+            if is_unknown or is_other or is_positive:
+                numbers.append(Span(block, *place))
         for found in NAME.finditer(text):
             if found[0][0].isupper():
                 count += 1
                 if "".join(filter(str.isalnum, folded(found[0]))) not in letters:
                     names.append(Span(block, found.start(), found.end()))
     return [*numbers, *(names if len(names) <= _ENOUGH_NAMES * count else ())]
+
+
+def _marks(number: str) -> dict[int, tuple[str, bool]]:
+    """Return the marks of a number by the digits before them, and whether they group three digits."""
+    parts = re.split(r"(\D+)", number)
+    digits = list(accumulate(map(len, parts[::2])))
+    return {
+        digits[at]: (parts[2 * at + 1], len(parts[2 * at + 2]) == _GROUP >= len(parts[2 * at]))
+        for at in range(len(digits) - 1)
+    }
+
+
+def _is_same_number(own: str, other: str) -> bool:
+    """Return whether two numbers of the same digits have no different decimal mark. Marks of groups may be lacking."""
+    sides = _marks(own), _marks(other)
+    for at in sides[0].keys() | sides[1].keys():
+        marks = [side[at] for side in sides if at in side]
+        decimal = [mark for mark, is_group in marks if mark in ".," and (len(marks) > 1 or not is_group)]
+        if (len(marks) == 1 and decimal) or len(set(decimal)) > 1:
+            return False
+    return True
+
+
+def _is_negative(text: str, place: tuple[int, int]) -> bool:
+    """Return whether a number of a line has a minus sign, or is in parentheses."""
+    before, after = text[: place[0]], text[place[1] :]
+    is_minus = before[-1:] in _MINUS and (len(before) == 1 or before[-2] in " (")
+    return is_minus or (before[-1:] == "(" and after.lstrip(" %")[:1] == ")")
 
 
 def numbers_in(text: str) -> list[tuple[tuple[int, int], str]]:

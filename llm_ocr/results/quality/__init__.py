@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 
 #: Increased when a change gives the same answers other scores: with a minimum quality, it is in the key.
-VERSION = 15
+VERSION = 16
 #: Score below which a page is `degraded`: its text is wrong, missing, or misplaced. With a text layer, no good answer
 #: of `benchmarks/quality.py` is below.
 LOW = 0.3

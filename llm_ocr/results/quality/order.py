@@ -126,7 +126,10 @@ class Visit(NamedTuple):
 
 
 def visits_of(matches: Matches, texts: Sequence[BlockText]) -> list[Visit]:
-    """Return the lines of which the answer has most, in the order of the answer; none that the page repeats."""
+    """Return the lines of which the answer has most, in the order of the answer; none that the page repeats.
+
+    A shorter line is one if it is the whole text of a block, such as a heading.
+    """
     answer, page, own, ends = matches.answer, matches.page, matches.words, matches.ends
     word_starts = list(accumulate((len(word) for _, word, _ in own), initial=0))
     parts = []
@@ -157,7 +160,8 @@ def visits_of(matches: Matches, texts: Sequence[BlockText]) -> list[Visit]:
     result = []
     for visit, size in found:
         start, end = ends[visit.line - 1] if visit.line else 0, ends[visit.line]
-        if end - start >= _LEAST_LINE and size >= _MOST_OF_LINE * (end - start):
+        is_whole = end - start == size == sum(len(chunk.letters) for chunk in texts[visit.block].chunks)
+        if (end - start >= _LEAST_LINE or is_whole) and size >= _MOST_OF_LINE * (end - start):
             text = page[start:end]
             if page.find(text) == page.rfind(text):
                 result.append(visit)
@@ -195,9 +199,14 @@ def misplaced(
     """
     counts = Counter(visit.line for visit in visits)
     at = {visit.line: number for number, visit in enumerate(visits) if counts[visit.line] == 1}
-    following = {
-        upper: lower for upper, lower in lines_below(lines, drawn=drawn).items() if upper in at and lower in at
-    }
+    below = lines_below(lines, drawn=drawn)
+    following: dict[int, int] = {}
+    for upper in below:
+        lower = below[upper]
+        if lower not in at and below.get(lower) in at:  # the short last line of a paragraph
+            lower = below[lower]
+        if upper in at and lower in at:
+            following[upper] = lower
     preceding = {lower: upper for upper, lower in following.items()}
     body = {line for line, number in at.items() if texts[visits[number].block].block.kind not in ASIDE}
     block = {line: visits[number].block for line, number in at.items()}
@@ -214,10 +223,12 @@ def misplaced(
         if upper not in body or lower not in body:
             return False
         (above, is_before), (below, is_after) = rest_of_block(upper, preceding), rest_of_block(lower, following)
-        if block[upper] == block[lower] or (is_before and is_after):
+        if block[upper] == block[lower]:
             return True
+        if min(len(above), len(below)) == 1:  # the height of a single line depends on its letters
+            return is_before and is_after
         first, second = (median(lines[line][1].height for line in some) for some in (above, below))
-        return min(len(above), len(below)) > 1 and abs(first - second) < _SAME_HEIGHT * max(first, second)
+        return abs(first - second) < _SAME_HEIGHT * max(first, second)
 
     found = set(_in_turns(lines, visits, following, body))
     for upper, lower in following.items():
@@ -227,7 +238,8 @@ def misplaced(
         next_is_inside = first + 1 < len(visits) and visits[first + 1].block == block[upper]
         last_is_inside = second > 0 and visits[second - 1].block == block[lower]
         # A caption without a period may be above a text that goes on from another column.
-        if next_is_inside is last_is_inside and _goes_on(lines[upper][0], lines[lower][0]):
+        is_direct = below[upper] == lower
+        if is_direct and next_is_inside is last_is_inside and _goes_on(lines[upper][0], lines[lower][0]):
             found.add(first + 1 if first + 1 < len(visits) else second)
         elif second < first and is_one_text(upper, lower):
             found.add(second)

@@ -97,17 +97,22 @@ def _placed_rows(text: str) -> list[tuple[tuple[int, int], list[_Cell]]]:
 
 
 class _Found(NamedTuple):
-    """Row of a table that the page has: the words of its cells, and the words of the page at its height."""
+    """Row of a table that the page has: the words of its cells, and the words of the page at its height.
+
+    `height`: number of the height; None if another height has the same cells.
+    """
 
     cells: list[list[str]]
     words: list[str]
+    height: int | None
 
 
 def misplaced_rows(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText], *, level: bool) -> list[Span]:
     """Return the places of table rows whose cells are in the wrong columns or rows.
 
     The cells of a row must be in one height of the page, in their order. A cell is in the wrong row if the height of
-    its row lacks it, and that of the row above or below has it without a cell for it there.
+    its row lacks it, and that of the row above or below has it without a cell for it there. A row is in the wrong
+    place if it is above the row before it.
 
     Args:
         lines: Texts and relative boxes of the page's lines, in the answer's orientation.
@@ -131,7 +136,9 @@ def misplaced_rows(lines: Sequence[tuple[str, Box]], texts: Sequence[BlockText],
         for number, ((start, end), row) in enumerate(zip((place for place, _ in rows), placed, strict=True)):
             others = (*placed[max(0, number - 1) : number], *placed[number + 1 : number + 2]) if level else ()
             if row and (
-                not _is_in_order(row.cells, row.words) or any(other and _is_from(other, row) for other in others)
+                not _is_in_order(row.cells, row.words)
+                or any(other and _is_from(other, row) for other in others)
+                or (level and _is_above(placed[max(0, number - 2) : number + 1]))
             ):
                 found.append(Span(block, start, end))
     return found
@@ -147,16 +154,18 @@ def _heights(lines: Sequence[tuple[str, Box]]) -> list[list[str]]:
 def _place_of(row: Sequence[_Cell], heights: Sequence[list[str]], having: Mapping[str, list[int]]) -> _Found | None:
     """Return the height that has most letters of a row, and more than half; preferably with its cells in order."""
     cells = [words for cell in row if (words := words_of(plain(cell.text)))]
-    best, chosen = (0, False), None
+    best: tuple[int, bool] = (0, False)
+    chosen: list[int] = []
     for number in sorted({number for cell in cells for number in having.get(cell[0], ())}):
         words = heights[number]
         here = [cell for cell in cells if _starts(cell, words)]
         rank = sum(len("".join(cell)) for cell in here), _is_in_order(cells, words)
-        if len(here) > 1 and rank > best:
-            best, chosen = rank, words
-    if chosen is None or 2 * best[0] <= sum(len("".join(cell)) for cell in cells):
+        if len(here) > 1 and rank >= best:
+            chosen = [*chosen, number] if rank == best else [number]
+            best = rank
+    if not chosen or 2 * best[0] <= sum(len("".join(cell)) for cell in cells):
         return None
-    return _Found(cells, chosen)
+    return _Found(cells, heights[chosen[0]], chosen[0] if len(chosen) == 1 else None)
 
 
 def _starts(cell: Sequence[str], words: Sequence[str]) -> list[int]:
@@ -180,6 +189,15 @@ def _is_from(other: _Found, row: _Found) -> bool:
         and len(_starts(cell, other.words)) > other.cells.count(cell)
         for cell in row.cells
     )
+
+
+def _is_above(rows: Sequence[_Found | None]) -> bool:
+    """Return whether the last row is between the last but one and a row before it.
+
+    Rows that go on in another column of the page begin above all rows before them.
+    """
+    heights = [row.height for row in rows if row and row.height is not None]
+    return len(heights) == len(rows) > 2 and min(heights) < heights[-1] < heights[-2]
 
 
 def _prose(rows: Sequence[Sequence[_Cell]]) -> int:

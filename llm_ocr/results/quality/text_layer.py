@@ -31,10 +31,10 @@ SHORTEST, _BRIDGED = 30, 4
 #: Share of the letters from which shorter passages are one, too, if all are taken together.
 MISREAD = 0.05
 
-#: Tags, comments, images, and targets of links. `<http://…>` and `< 5 kg or > 9 kg` are text.
+#: Tags, images, and targets of links. `<http://…>` and `< 5 kg or > 9 kg` are text.
 _TAGS = re.compile(
     r"</?[a-zA-Z][a-zA-Z0-9]{0,20}(?:\s{1,9}[a-zA-Z:-]{1,40}=(?:\"[^\"<>]{0,300}\"|'[^'<>]{0,300}'|[^\s\"'<>]{1,300}))*\s?/?>"
-    r"|<!--[^<>]{0,300}-->|!\[[^\]]{0,300}\]\([^)]{0,300}\)|\]\([^)\s]{1,300}\)"
+    r"|!\[[^\]]{0,300}\]\([^)]{0,300}\)|\]\([^)\s]{1,300}\)"
 )
 _ENTITY = re.compile(r"&#?\w{1,30};")
 _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]{1,20}\*?\}|\\[a-zA-Z]+")
@@ -73,6 +73,8 @@ def plain(text: str, *, formula: bool = False) -> str:
 
     The result is as long as the text, so that places in it are places in the text.
     """
+    if "<!--" in text:
+        text = _without_comments(text)
     if "<" in text or "](" in text:
         text = _TAGS.sub(_spaces, text)
     if "&" in text:
@@ -80,6 +82,15 @@ def plain(text: str, *, formula: bool = False) -> str:
     if "\\" not in text:
         return text
     return _COMMAND.sub(_spaces, text) if formula else FORMULA.sub(lambda found: _COMMAND.sub(_spaces, found[0]), text)
+
+
+def _without_comments(text: str) -> str:
+    """Blank comments, which may hide text of any length."""
+    parts, at = [], 0
+    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start)) >= 0:
+        parts += [text[at:start], " " * (end + len("-->") - start)]
+        at = end + len("-->")
+    return "".join([*parts, text[at:]])
 
 
 def _spaces(found: re.Match[str]) -> str:

@@ -783,6 +783,39 @@ def test_a_number_is_compared_at_its_place(paper, read):
     assert "the first is 1995" in attempt.detail
 
 
+@pytest.mark.parametrize(
+    ("printed", "written", "is_same"),
+    [
+        ("12.50", "12.50", True),
+        ("12.50", "1250", False),
+        ("1234.56", "12.3456", False),
+        ("1,234.50", "1234.50", True),
+        ("1,234", "1.234", False),
+        ("12/03/2031", "12.03.2031", True),
+        ("-12.50", "12.50", False),
+        ("-12.50", "\u2212 12.50", True),
+        ("(1,250)", "1,250", False),
+        ("(1,250)", "-1,250", True),
+        ("(1,250)", "(1,250)", True),
+    ],
+)
+def test_a_number_keeps_its_decimal_mark_and_sign(paper, read, printed, written, is_same):
+    lines = [("Surplus of the harbor board in the year, thousands", Box(0.1, 0.4, 0.9, 0.42))]
+    lines += [(f"From tolls and moorings {printed} tons", Box(0.1, 0.43, 0.9, 0.45))]
+    table = f"<table><tr><td>From tolls and moorings</td><td>{written}</td><td>tons</td></tr></table>"
+    blocks = Block(BlockKind.TEXT, lines[0][1], lines[0][0]), Block(BlockKind.TABLE, lines[1][1], table)
+    attempt, _, _ = rated(layered(paper, lines), replace(read, blocks=blocks), FITTED, transcribed=True)
+    assert attempt.reason is (None if is_same else Reason.UNSUPPORTED)
+
+
+def test_wrong_numbers_beside_each_other_count_as_two(paper, read):
+    printed = "In the list of the harbor board, the vessels have the numbers 411 527 and no names."
+    page = layered(paper, [(printed, Box(0.1, 0.4, 0.9, 0.42))])
+    blocks = (Block(BlockKind.TEXT, WHOLE_PAGE, printed.replace("411 527", "438 569")),)
+    attempt, _, _ = rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)
+    assert "2 numbers that the text layer lacks, the first is 438" in attempt.detail
+
+
 #: A page whose table has a line of the layer for each row.
 _ROWS = ["Goods in store Count Price", "Oars, ash, long 14 31.50", "Lamp oil 6 12.75", "Canvas, number four 22 17.40"]
 _NOTICE = "The harbor commission met at the custom house with the pilot from Vessin in the chair."
@@ -819,6 +852,62 @@ def test_a_word_in_place_of_another_counts(paper, read, notice, status):
     if status is Status.DEGRADED:
         [span] = ledger.unsupported
         assert notice[span.start : span.end] in ("Marlow", "mayor")
+
+
+@pytest.mark.parametrize(
+    ("printed", "written", "place"),
+    [("5 mg of it", "5 g of it", "g"), ("dose of 5 mg", "dose of 8 mg", "8"), ("5 mg of it", "5 mq of it", "")],
+)
+def test_another_unit_or_digit_counts(paper, read, printed, written, place):
+    text = "The surgeon of the harbor gave a dose of 5 mg of it to the pilot of each vessel."
+    page = layered(paper, [(text, Box(0.1, 0.4, 0.9, 0.42))])
+    changed = text.replace(printed, written)
+    answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, changed),))
+    attempt, _, ledger = rated(page, answer, FITTED, transcribed=True)
+    assert [changed[span.start : span.end] for span in ledger.unsupported] == ([place] if place else [])
+    assert attempt.reason is (Reason.UNSUPPORTED if place else None)
+
+
+@pytest.mark.parametrize(
+    ("printed", "written", "reason"),
+    [
+        ("met at the custom house", "met not at the custom house", Reason.UNSUPPORTED),
+        ("met not at the custom house", "met at the custom house", Reason.UNREAD),
+        ("met & left the custom house", "met and left the custom house", None),
+        ("met 9 at the custom house", "met at the custom house", None),
+    ],
+)
+def test_a_word_that_is_added_or_lost_counts(paper, read, printed, written, reason):
+    lines = _stored(_ROWS, _NOTICE.replace("met at the custom house", printed))
+    texts = [_NOTICE.replace("met at the custom house", written), *_ROWS, "End."]
+    blocks = [Block(BlockKind.TEXT, box, text) for (_, box), text in zip(lines, texts, strict=True)]
+    answer = replace(read, blocks=tuple(blocks))
+    assert rated(layered(paper, lines), answer, FITTED, transcribed=True)[0].reason is reason
+
+
+@pytest.mark.parametrize(("size", "reason"), [(0.04, Reason.UNREAD), (0.018, None)])
+def test_a_lost_title_in_large_letters_is_no_running_head(paper, read, size, reason):
+    title = ("Harbor dues", Box(0.1, 0.02, 0.6, 0.02 + size))
+    body = stacked(_HARBOR)
+    answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in body))
+    attempt, _, ledger = rated(layered(paper, [title, *body]), answer, FITTED, transcribed=True)
+    assert attempt.reason is reason and list(ledger.unread) == ([title[1]] if reason else [])
+
+
+def test_text_in_a_comment_is_not_read(paper, read):
+    lines = stacked(_HARBOR)
+    text = " ".join(_HARBOR[:3]), f"<!-- {' '.join(_HARBOR[3:])} -->"
+    blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, one) for one in text)
+    ledger = rated(layered(paper, lines), replace(read, blocks=blocks), FITTED, transcribed=True)[2]
+    assert [round(box.y0, 2) for box in ledger.unread] == [round(box.y0, 2) for _, box in lines[3:]]
+
+
+def test_a_lost_heading_of_two_short_lines_counts(paper, read):
+    lines = stacked([*_HARBOR[:3], "Old dues", "and fees", *_HARBOR[3:]])
+    page = layered(paper, lines)
+    blocks = tuple(Block(BlockKind.TEXT, box, text) for text, box in lines if len(text) > 8)
+    attempt, _, ledger = rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)
+    assert attempt.reason is Reason.UNREAD and [round(box.y0, 2) for box in ledger.unread] == [0.26, 0.28]
 
 
 @pytest.mark.parametrize(("gap", "status"), [(0.05, Status.OK), (0.005, Status.DEGRADED)])
@@ -992,6 +1081,22 @@ def test_text_in_the_wrong_order_is_degraded_at_its_place(paper, read, verify, o
         assert (attempt.status, quality.parts["placed"], ledger.unsupported) == (Status.OK, 1, ())
 
 
+def test_exchanged_headings_are_out_of_order(paper, read):
+    parts = (_HARBOR[:3], ("Schooners of 1871",), _HARBOR[3:6], ("The smaller boats",), _HARBOR[6:])
+    page = layered(paper, stacked([line for part in parts for line in part]))
+    for order, status in (((0, 1, 2, 3, 4), Status.OK), ((0, 3, 2, 1, 4), Status.DEGRADED)):
+        blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, " ".join(parts[at])) for at in order)
+        assert rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is status
+
+
+def test_paragraphs_with_a_short_last_line_have_an_order(paper, read):
+    parts = ((*_HARBOR[:2], "museum of it."), _HARBOR[3:6], _HARBOR[6:])
+    page = layered(paper, stacked([line for part in parts for line in part]))
+    for order, status in (((0, 1, 2), Status.OK), ((1, 0, 2), Status.DEGRADED)):
+        blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, " ".join(parts[at])) for at in order)
+        assert rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is status
+
+
 def test_captions_and_repeated_lines_may_be_anywhere(paper, read):
     caption = ("Vessels of the harbor in the year of the great storm, by their size", Box(0.1, 0.17, 0.9, 0.18))
     text = stacked(_HARBOR)
@@ -1035,6 +1140,7 @@ _TABLE = (("Vessel", "Crew", "Timber"), ("Aurora", "12", "340"), ("Bettina", "17
         (_TABLE, []),
         ((_TABLE[0], *((name, load, crew) for name, crew, load in _TABLE[1:])), [1, 2, 3]),  # columns swapped
         ((*_TABLE[:2], ("Bettina", "", "85"), ("Cormoran", "17", "1900"), ("", "31", "")), [3]),  # cells one row lower
+        ((_TABLE[0], _TABLE[2], _TABLE[1], _TABLE[3]), [2]),  # rows swapped
     ],
 )
 def test_cells_in_wrong_places_are_degraded_at_their_rows(paper, read, rows, wrong, as_html):
