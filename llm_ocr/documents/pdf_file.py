@@ -53,6 +53,8 @@ _MARGIN, _GAP = 0.1, 1.2
 #: Height in pixels of the small picture up to which a line is compared as a whole.
 _SMALL = 4
 _WORD = re.compile(r"\S+")
+#: Letters and digits of a word, with what is between them.
+_LETTERS = re.compile(r"[^\W_](?:.*[^\W_])?")
 #: pdfium's mark for a hyphen in a broken word (U+FFFE, or U+0002 in older releases), which is not text of the page.
 _BROKEN = str.maketrans("", "", "\ufffe\u0002")
 #: Glyphs without a mapping, and right-to-left letters: pdfium's text of these has wrong letters, or the wrong order.
@@ -210,9 +212,13 @@ def _visible_words(
     """Return the words of a line that the picture shows, their places, and how many characters the others have."""
     shown, places, invisible = [], [], 0
     for word in _WORD.finditer(line):
-        pieces = _pieces(text_page, frame, start + _count(line[: word.start()]), _count(word[0]))
+        first = start + _count(line[: word.start()])
+        pieces = _pieces(text_page, frame, first, _count(word[0]))
         letters = sum(map(str.isalnum, word[0]))
-        if letters and pieces and all(_is_plain(picture, piece.box, letters) for piece in pieces):
+        judged = pieces
+        if (inner := _LETTERS.search(word[0])) and inner[0] != word[0]:  # a bar may end before a comma
+            judged = _pieces(text_page, frame, first + _count(word[0][: inner.start()]), _count(inner[0]))
+        if letters and judged and all(_is_plain(picture, piece.box, letters) for piece in judged):
             invisible += len(word[0].translate(_BROKEN))
         else:
             shown.append(word[0])

@@ -48,3 +48,18 @@ def test_contradicted_actual_text_is_not_read(tmp_path):
     for found in (layer, lines):
         assert "4821.50" in found and "7154" not in found
         assert found.count("clock") == 1
+
+
+@pytest.mark.parametrize("end", ["", ","])
+def test_word_below_a_bar_is_not_read(tmp_path, end):
+    name = text(f"Kowalski{end}", x=200, y=600)
+    bar = b"0 g 199 596 48.5 14 re f\n"  # as wide as the letters, without the comma
+    said = text("spoke for a quarter of an hour about the harbor.", x=260, y=600)
+    file = written(tmp_path / "a.pdf", pages(text("The witness of the second day", x=30, y=600) + name + said + bar))
+    read = with_renderer(lambda renderer: outcome(renderer, file, 1), text_layer=True)
+    for found in (
+        " ".join(words for words, _ in read.evidence.lines),
+        " ".join(line.text for line in read.content.lines),
+    ):
+        assert "Kowalski" not in found
+        assert "second day" in found and "spoke for" in found
