@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate, groupby
+from statistics import median_high
 from typing import TYPE_CHECKING, NamedTuple
 
 from llm_ocr.documents.ink import ink_without
@@ -43,7 +44,7 @@ NAME = re.compile(r"(?<![^\W_])[^\W\d_][^\W\d_]{3,}")
 _MINUS, _GROUP = ("-", "\u2212", "\u2013"), 3
 #: Height from the edges of the page, relative, in which a running head or foot may be, and its most characters.
 _EDGE, _HEAD = 0.12, 200
-#: Height of a line, in heights of most lines, from which it is a title, and no running head.
+#: Height of a line, in heights of most lines, from which it is a title, and no running head; its letters are as wide.
 _TITLE = 1.4
 #: Names that a layer may lack until it is taken for a layer with broken words.
 _ENOUGH_NAMES = 0.1
@@ -332,7 +333,10 @@ def _heads(lines: Sequence[tuple[str, Box]]) -> set[Box]:
 
     Models leave out running heads and feet on purpose.
     """
-    gap = sorted(box.height for _, box in lines)[len(lines) // 2] if lines else 0.0
+    if not lines:
+        return set()
+    gap = median_high(box.height for _, box in lines)
+    wide = median_high(box.width / max(1, len(text)) for text, box in lines)
     found = {box for _, box in lines if in_margin(box)}
     for turned in (False, True):
         sides = [
@@ -347,7 +351,9 @@ def _heads(lines: Sequence[tuple[str, Box]]) -> set[Box]:
             end, letters = max(end, last), letters + size
             if end > _EDGE or letters > _HEAD:
                 break
-    return {box for box in found if box.height < _TITLE * gap or box.height > box.width}
+    # The box of a long line of a skewed scan is high, too.
+    titles = {box for text, box in lines if box.height >= _TITLE * gap and box.width >= _TITLE * wide * len(text)}
+    return {box for box in found if box not in titles or box.height > box.width}
 
 
 def _unknown_facts(

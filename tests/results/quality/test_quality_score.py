@@ -885,9 +885,12 @@ def test_a_word_that_is_added_or_lost_counts(paper, read, printed, written, reas
     assert rated(layered(paper, lines), answer, FITTED, transcribed=True)[0].reason is reason
 
 
-@pytest.mark.parametrize(("size", "reason"), [(0.04, Reason.UNREAD), (0.018, None)])
-def test_a_lost_title_in_large_letters_is_no_running_head(paper, read, size, reason):
-    title = ("Harbor dues", Box(0.1, 0.02, 0.6, 0.02 + size))
+@pytest.mark.parametrize(
+    ("high", "wide", "reason"),
+    [(0.04, 0.5, Reason.UNREAD), (0.018, 0.5, None), (0.04, 0.1, None)],  # the last: small letters that lie askew
+)
+def test_a_lost_title_in_large_letters_is_no_running_head(paper, read, high, wide, reason):
+    title = ("Harbor dues", Box(0.1, 0.02, 0.1 + wide, 0.02 + high))
     body = stacked(_HARBOR)
     answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in body))
     attempt, _, ledger = rated(layered(paper, [title, *body]), answer, FITTED, transcribed=True)
