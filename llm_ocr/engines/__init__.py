@@ -58,9 +58,6 @@ class FigureReader(Protocol):
     ) -> FigureRecord:
         """Describe a figure and return its row. `on_dispatched` is used as in `PageReader.read`."""
 
-    async def close(self) -> None:
-        """End the reader's processes and close its connections."""
-
 
 # Inspection of a page that another engine reads.
 

@@ -135,7 +135,7 @@ async def extract(job: Job[ReadingCommand]) -> None:
                 model=job.engines.model_state,
             )
             await stage.run(stepwise(share.take(PlannedUnits(workspace, own)), job.stop))
-            await asyncio.to_thread(share.finish, PlannedUnits(workspace))
+            await asyncio.to_thread(lambda: share.finish(PlannedUnits(workspace)))
         for other in (generation for generation in found if generation not in own):
             if await asyncio.to_thread(PlannedUnits(workspace, [other]).without_marker, EXTRACT, key):
                 continued = repair_command(workspace, other)

@@ -27,7 +27,7 @@ def check(notebook: NotebookNode) -> None:
     if "launch" in shows:
         assert '"stage": "extract"' in shows["look"]
         for stage in ("extract", "describe", "assemble"):
-            assert re.search(rf"^{stage}: .*(1 job: 1|2 jobs: 2) succeeded$", shows[stage], re.MULTILINE)
+            assert re.search(rf"^{stage}: .*(1 job: 1|2 jobs: 2) succeeded$", shows[stage], re.MULTILINE), shows[stage]
         assert re.search(r"^extract: (\d+)/\1 pages", shows["extract"], re.MULTILINE)
         assert shows["clean"].strip()
     assert " ok, 1 failed" in shows["jobs"]

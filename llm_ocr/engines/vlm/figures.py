@@ -124,9 +124,6 @@ class ModelFigureReader:
             seconds=tries.seconds,
         )
 
-    async def close(self) -> None:
-        """Do nothing: the engine is shared."""
-
 
 def _prompt(profile: Profile, options: DescribeOptions, classes: tuple[str, ...]) -> str:
     prompt = profile.prompts.get(options.mode) if options.prompt is None else options.prompt

@@ -41,7 +41,7 @@ DIGITS = 2
 #: Words of at least four letters. Those with a capital are compared as names.
 NAME = re.compile(r"(?<![^\W_])[^\W\d_][^\W\d_]{3,}")
 #: Signs of negative numbers, and the digits of a group.
-_MINUS, _GROUP = ("-", "\u2212", "\u2013"), 3
+_MINUS, _GROUP = ("-", "\u2010", "\u2011", "\u2013", "\u2212"), 3
 #: Height from the edges of the page, relative, in which a running head or foot may be, and its most characters.
 _EDGE, _HEAD = 0.12, 200
 #: Height of a line, in heights of most lines, from which it is a title, and no running head; its letters are as wide.
@@ -98,7 +98,8 @@ def compare_with_layer(
     lost = _lost_lines(starts, wanted, in_answer[: len(wanted)], _longest_run([chunk for _, chunk in every], in_layer))
     place = dict(zip((number for number, free in enumerate(is_optional) if not free), starts, strict=False))
     lost = {place[number]: letters for number, letters in skipped.items() if number in place} | lost
-    words, own_words = _words([(0, chunk) for chunk in wanted], in_answer), _words(every, in_layer)
+    layer_words, own_words = _words([(0, chunk) for chunk in layer], in_answer), _words(every, in_layer)
+    words = layer_words[: sum(len(chunk.words) for chunk in wanted)]
     # A word at the start of a line may be the end of a divided one.
     gone = [word for word, _, _ in _only_in(words, own_words) if not _begins_line(printed, word.place[0])]
     if lacking or lost or gone:
@@ -127,7 +128,6 @@ def compare_with_layer(
         invented -= round(sum(letters for _, letters in unseen) / FEWEST)
     # A symbol, which is no word, may be written as one.
     added = [word for word, end, start in _only_in(own_words, words) if not printed[end:start].strip()]
-    layer_words = _words([(0, chunk) for chunk in layer], in_answer)
     alone = _replaced(own_words, layer_words) + [Span(word.block, *word.place) for word in added]
     alone = [span for span in alone if span.block in numbers]
     least = _LEAST_SHARE if alone else 0.0
@@ -225,7 +225,7 @@ def _words(chunks: Sequence[tuple[int, Chunk]], found: Sequence[Sequence[int]]) 
     """Return the words of the chunks of blocks with their flags from `aligned`."""
     words = (
         (block, *word)
-        for (block, chunk), flags in zip(chunks, found, strict=False)
+        for (block, chunk), flags in zip(chunks, found, strict=True)
         for word in zip(chunk.words, chunk.places, flags, strict=True)
     )
     return [_Word(number, *word) for number, word in enumerate(words)]
@@ -393,7 +393,7 @@ def _unknown_facts(
                 entry.block.kind is BlockKind.TABLE
                 and same
                 and all(negative for _, negative in same)
-                and text[: place[0]].rstrip("\\ $€£¥")[-1:] not in (*_MINUS, "(")
+                and text[: place[0]].rstrip("\\ \u00a0\u202f$€£¥")[-1:] not in (*_MINUS, "(")
             )
             if is_unknown or is_other or is_positive:
                 numbers.append(Span(block, *place))

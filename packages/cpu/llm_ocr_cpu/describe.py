@@ -90,6 +90,3 @@ class EmbeddedFigureReader:
             engine=self.name,
             seconds=perf_counter() - started,
         )
-
-    async def close(self) -> None:
-        """Do nothing: there are no resources."""

@@ -18,12 +18,7 @@ def described(caption: str = "", inside: str = "", read_inside: ReadInside | Non
     reader: FigureReader = EmbeddedFigureReader(read_inside=read_inside)
     figure = Figure("d-p00001-f01", "chart", Box(0, 0, 1, 1), PIXEL, caption, inside)
 
-    async def once() -> FigureRecord:
-        record = await reader.describe(figure, "d-p00001", "d")
-        await reader.close()
-        return record
-
-    return asyncio.run(once())
+    return asyncio.run(reader.describe(figure, "d-p00001", "d"))
 
 
 def test_sentences_inside_are_quoted_and_all_text_inside_is_data():

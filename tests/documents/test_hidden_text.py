@@ -1,4 +1,4 @@
-"""Text is what a page shows, whatever `/ActualText` says of it."""
+"""Text is what a page shows: not what `/ActualText` says of it, and not what a bar covers."""
 
 import pytest
 from pdf_writing import pages, text, written
