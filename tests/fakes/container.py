@@ -108,8 +108,10 @@ class Container:
         return self._process.returncode if self._over.is_set() else None
 
     def lines(self) -> list[str]:
-        """Return the lines written so far."""
-        return self._log.read_text(errors="replace").splitlines()
+        """Return the lines written so far, the last one when it is complete, as container runtimes do."""
+        over = self._over.is_set()  # before the log is read, so that its end is returned, too
+        written = self._log.read_text(errors="replace")
+        return written.splitlines() if over else written[: written.rfind("\n") + 1].splitlines()
 
     def wait(self, timeout: float | None = None) -> int | None:
         """Return the exit code, or None if the command still runs after `timeout` seconds."""
