@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     Mask = npt.NDArray[np.bool_]
     Integers = npt.NDArray[np.int64]
+    Floats = npt.NDArray[np.float32]
 
 #: Approximate longest side in pixels: a line of 10 points on A4 is 8 pixels high, and its gaps are visible.
 LONGEST = 700
@@ -25,6 +26,20 @@ _CONTRAST = 40
 _COLORED = 128
 #: The same on a page without such ink, for pencil and faded print, and its minimum as a multiple of the paper's noise.
 _FAINT, _NOISE = 12, 6.0
+#: Lines of text on a page without any ink are found by the mean of this many rows and columns, and the paper by that of
+#: the square. The lines are darker than it by this multiple of the deviation on quiet paper, and by more levels than
+#: JPEG rounds away.
+_LINE, _SQUARE = (3, 25), (25, 25)
+_DARKER, _LEAST_DARKER = 6.5, 1.8
+#: Share of the page's tiles that are quieter than quiet paper, and the levels by which the paper between lines is at
+#: least brighter than its surroundings: areas of one value, which JPEG leaves, tell nothing about its noise.
+_QUIET, _FLAT = 0.05, 0.05
+#: Least growth of the squared differences between neighbors in these lines against those between the lines: letters
+#: have sharp edges, while stains, folds, and blurred ink have none. Least width of all lines in pixels times this
+#: growth (at most 1): fibers of paper are short.
+_SHARPER, _LEAST_WIDTH = 0.3, 250
+#: Multiple of the deviation of the pixels, and the levels, from which a pixel of these lines is ink.
+_STROKE, _LEAST_STROKE = 2.0, 2.0
 #: Width of the histogram bins for the most frequent value.
 _BAND = 8
 #: Side in pixels of the tiles whose most frequent value is the local paper, and the difference from the page's paper up
@@ -71,8 +86,12 @@ def ink_of(image: "Image.Image") -> InkMap:
         ink = _faint(gray, difference)
     if color.mode != "L":
         ink = _with_colors(color, gray, ink)
-    blank = not is_picture and not ink.any()
-    return InkMap(gray.width, gray.height, zlib.compress(np.packbits(ink, axis=1).tobytes(), 1), blank)
+    if has_no_clear_ink := not is_picture and not ink.any():
+        ink = _pale_lines(np.asarray(gray, dtype=np.float32), difference)
+    found = bool(ink.any())
+    packed = zlib.compress(np.packbits(ink, axis=1).tobytes(), 1)
+    blank, pale = has_no_clear_ink and not found, has_no_clear_ink and found
+    return InkMap(gray.width, gray.height, packed, blank=blank, pale=pale)
 
 
 def _has_edges(image: "Image.Image", ink: "Mask") -> bool:
@@ -132,6 +151,55 @@ def _faint(image: "Image.Image", difference: "npt.NDArray[np.uint8]") -> "Mask":
     return _without_specks(ink, max(_LEAST, round(scattered + 6 * scattered**0.5 + 1)))
 
 
+def _pale_lines(gray: "Floats", difference: "npt.NDArray[np.uint8]") -> "Mask":
+    """Return the ink of lines of text, lying or standing, whose strokes are as pale as the noise of the paper."""
+    gray = gray - gray.mean()  # sums of smaller values are more exact
+    relief = _mean(gray, _SQUARE) - gray
+    paper = _around(difference > _CONTRAST, _AROUND) == 0  # without borders and specks
+    ink = _pale_lying_lines(gray, relief, paper)
+    return ink if ink.any() else _pale_lying_lines(gray.T, relief.T, paper.T).T
+
+
+def _pale_lying_lines(gray: "Floats", relief: "Floats", paper: "Mask") -> "Mask":
+    """Return the same for lying lines. `relief`: how much darker each pixel is than its surroundings."""
+    import numpy as np
+
+    darker = _mean(relief, _LINE)
+    down, across = gray.shape[0] // _TILE, gray.shape[1] // _TILE
+    if min(down, across) < 2:
+        return np.zeros(gray.shape, np.bool_)
+    tiles = darker[: down * _TILE, : across * _TILE].reshape(down, _TILE, across, _TILE)
+    quiet = float(np.quantile(tiles.std(axis=(1, 3)), _QUIET))
+    lines = paper & (darker > max(_DARKER * quiet, _LEAST_DARKER))
+    between = paper & (darker < -_FLAT)
+    if not (lines.any() and between.any()):
+        return np.zeros_like(lines)
+    steps = np.square(np.diff(gray, axis=1, prepend=gray[:, :1]))
+    noise = float(steps[between].mean())
+    strokes = relief > max(_STROKE * math.sqrt(noise / 2), _LEAST_STROKE)
+    sharper = float(steps[lines].mean()) / max(noise, 1e-6) - 1
+    width = sum(line.width for line, _ in lines_of_text(lines & strokes))
+    if sharper < _SHARPER or min(1.0, sharper) * width < _LEAST_WIDTH:
+        return np.zeros_like(lines)
+    ink: Mask = paper & strokes & (_around(lines, _REACH) > 0)  # with the upper and lower ends of letters
+    return ink
+
+
+def _mean(values: "Floats", window: tuple[int, int]) -> "Floats":
+    """Return the mean of the odd number of rows and columns around each pixel; the edges continue outward.
+
+    Pillow's BoxBlur rounds to whole levels, which hides such lines.
+    """
+    import numpy as np
+
+    for axis, length in enumerate(window):
+        room = [(length // 2 + 1, length // 2) if axis == padded else (0, 0) for padded in (0, 1)]
+        sums = np.cumsum(np.pad(values, room, "edge"), axis)
+        ahead, behind = (sums[length:], sums[:-length]) if axis == 0 else (sums[:, length:], sums[:, :-length])
+        values = (ahead - behind) / np.float32(length)
+    return values
+
+
 def _paper_of(image: "Image.Image") -> tuple["Image.Image", bool]:
     """Return the local paper of a grayscale image, and whether it varies as much as a picture."""
     from PIL import Image, ImageChops
@@ -180,13 +248,13 @@ def _most_frequent(counts: list[int]) -> int:
     return max(range(start, start + _BAND), key=counts.__getitem__)
 
 
-def _around(ink: "Mask", reach: int) -> "npt.NDArray[np.uint16]":
+def _around(ink: "Mask", reach: int) -> "npt.NDArray[np.uint8 | np.uint16]":
     """Return the number of pixels of ink in the square of `reach` pixels around each pixel."""
     import numpy as np
 
     height, width = ink.shape
     framed = np.pad(ink, reach).view(np.uint8)
-    rows, counts = framed[:height].copy(), np.zeros(ink.shape, np.uint16)
+    rows, counts = framed[:height].copy(), np.zeros(ink.shape, np.uint8 if (2 * reach + 1) ** 2 < 256 else np.uint16)
     for start in range(1, 2 * reach + 1):
         rows += framed[start : start + height]
     for start in range(2 * reach + 1):
@@ -235,22 +303,13 @@ _LEAST_STROKES, _STROKES_APART = 1.3, 50
 _RULE, _RULE_SHARE = 45, 0.12
 
 
-def pixels_of(ink: InkMap, rotation: int) -> "Mask":
+def pixels_of(ink: InkMap, rotation: int = 0) -> "Mask":
     """Return the ink of the page turned clockwise by `rotation` degrees, one value per pixel."""
     import numpy as np
 
     packed = np.frombuffer(zlib.decompress(ink.packed), np.uint8).reshape(ink.height, -1)
     black: Mask = np.unpackbits(packed, axis=1)[:, : ink.width].view(np.bool_)
     return np.ascontiguousarray(np.rot90(black, -rotation // 90)) if rotation % 360 else black
-
-
-def leveled(black: "Mask", skew: float) -> "Mask":
-    """Return the ink turned about its center, so that lines that fall to the right by `skew` degrees lie level."""
-    import numpy as np
-    from PIL import Image
-
-    level: Mask = np.asarray(Image.fromarray(black).rotate(skew))
-    return level
 
 
 def place_of(box: Box, height: int, width: int) -> tuple[slice, slice]:
@@ -278,8 +337,8 @@ def lines_of_text(free: "Mask") -> list[tuple[Box, int]]:
     """Return the boxes in pixels of what looks like lines of text, lying or standing, and its pixels."""
     import numpy as np
 
-    across = _without_runs(free, max(_RULE, round(_RULE_SHARE * free.shape[1])))
-    free = _without_runs(across.T, _RULE).T
+    across = _without_runs(free.T, max(_RULE, round(_RULE_SHARE * free.shape[1]))).T
+    free = _without_runs(across, _RULE)
     rows, columns = np.flatnonzero(free.any(1)), np.flatnonzero(free.any(0))
     if not len(rows):
         return []
@@ -307,12 +366,21 @@ def _runs(mask: "Mask") -> tuple["Integers", "Integers", "Integers"]:
 
 
 def _without_runs(mask: "Mask", length: int) -> "Mask":
-    """Return the mask without its runs of at least `length` pixels."""
-    rows, starts, ends = _runs(mask)
-    result = mask.copy()
-    for number in (ends - starts >= length).nonzero()[0].tolist():
-        result[rows[number], starts[number] : ends[number]] = False
-    return result
+    """Return the mask without its runs down the columns of at least `length` pixels."""
+    import numpy as np
+
+    runs, reach = mask, 1  # the first pixels of `reach` that are ink, then all pixels of these runs
+    while reach < length:
+        step = min(reach, length - reach)
+        runs, reach = runs[step:] & runs[:-step], reach + step
+    if not runs.any():
+        return mask
+    runs, reach = np.pad(runs, ((length - 1, 0), (0, 0))), 1
+    while reach < length:
+        step = min(reach, length - reach)
+        runs[:-step] |= runs[step:]
+        reach += step
+    return mask & ~runs
 
 
 def _connected(mask: "Mask") -> list[tuple[Box, int]]:
@@ -320,13 +388,14 @@ def _connected(mask: "Mask") -> list[tuple[Box, int]]:
     import numpy as np
 
     height, width = mask.shape
-    wide = mask.copy()
-    for step in range(1, _WIDER + 1):
-        wide[:, step:] |= mask[:, :-step]
-        wide[:, :-step] |= mask[:, step:]
-    rows, starts, ends = _runs(wide)
+    rows, starts, ends = _runs(mask)
     if not len(rows):
         return []
+    # Strokes of a row that touch when both are widened are one run.
+    heads = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]) | (starts[1:] - ends[:-1] > 2 * _WIDER)))
+    pixels_of_runs, strokes_of_runs = np.add.reduceat(ends - starts, heads), np.diff(heads, append=len(rows))
+    rows, starts, ends = rows[heads], starts[heads] - _WIDER, ends[heads + strokes_of_runs - 1] + _WIDER
+    starts, ends = np.maximum(starts, 0), np.minimum(ends, width)
     # Runs in neighboring rows that overlap belong together. Keys order places by row and column.
     first, last = rows * (width + 1) + starts, rows * (width + 1) + ends
     low = np.searchsorted(last, first + width + 1, "right")
@@ -340,13 +409,7 @@ def _connected(mask: "Mask") -> list[tuple[Box, int]]:
         while (root[root] != root).any():
             root = root[root]
     _, part = np.unique(root, return_inverse=True)
-    edges = np.stack([rows * width + starts, rows * width + ends], 1).ravel()
-    begun = mask.copy()  # the first pixel of each stroke in a row
-    begun[:, 1:] &= ~mask[:, :-1]
-    pixels, strokes = (
-        np.bincount(part, np.add.reduceat(np.append(some, False).view(np.uint8), edges, dtype=np.int32)[::2])
-        for some in (mask, begun)
-    )
+    pixels, strokes = (np.bincount(part, some).astype(np.int64) for some in (pixels_of_runs, strokes_of_runs))
     left, top, right, bottom = (np.full(len(pixels), limit) for limit in (width, height, 0, 0))
     np.minimum.at(left, part, starts)
     np.minimum.at(top, part, rows)

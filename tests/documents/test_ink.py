@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from llm_ocr.documents.images import blank as is_blank
 from llm_ocr.documents.images import encoded
+from llm_ocr.documents.ink import ink_of, lines_of_text, pixels_of
 
 WIDTH, HEIGHT = 1000, 1414
 
@@ -65,6 +66,46 @@ def written(pixels: np.ndarray, text: str, ink: int, size: int, at: tuple[int, i
     return np.asarray(image, dtype=float)
 
 
+def stained() -> np.ndarray:
+    y, x = np.mgrid[0:HEIGHT, 0:WIDTH]
+    pixels, drawn = sheet(), np.random.default_rng(5)
+    for _ in range(12):
+        across, down = (x - drawn.uniform(0, WIDTH)) / 60, (y - drawn.uniform(0, HEIGHT)) / 40
+        pixels -= drawn.uniform(4, 14) * np.exp(-((across**2 + down**2) ** 2))
+    return pixels + noise(2)
+
+
+def folded() -> np.ndarray:
+    pixels = sheet() + noise(2)
+    pixels[HEIGHT // 2 - 4 : HEIGHT // 2 + 4] -= 9
+    pixels[:, WIDTH // 2 - 3 : WIDTH // 2 + 3] -= 9
+    return pixels
+
+
+def ruled() -> np.ndarray:
+    pixels = sheet() + noise(2)
+    pixels[100::36] -= 20
+    return pixels
+
+
+def printed(ink: float) -> np.ndarray:
+    """Twenty lines of text, this much darker than the paper."""
+    lines = written(sheet(255), "\n".join(20 * ["Two boats left the quay before noon, one came back."]), 0, 24)
+    return sheet(240) - ink * (1 - lines / 255)
+
+
+def shining_through() -> np.ndarray:
+    blurred = picture(printed(120)[:, ::-1]).filter(ImageFilter.GaussianBlur(3))
+    return 240 - (240 - np.asarray(blurred, dtype=float)) / 8 + noise(2)
+
+
+BLANK |= {"stains": stained, "folds": folded, "rules": ruled, "blurred show-through": shining_through}
+PALE = {
+    "clean": lambda: printed(10),
+    "noise": lambda: printed(20) + noise(6),
+    "grain": lambda: printed(25) + noise(10),
+    "on its side": lambda: (printed(20) + noise(6)).T,
+}
 INKED = {
     "page number": lambda: written(sheet(255), "7", 0, 20, (490, 1360)),
     "pencil": lambda: written(sheet(), "Two boats left before noon.", 214, 30) + noise(1),
@@ -84,6 +125,13 @@ def test_blank_sheet_is_blank(name):
 @pytest.mark.parametrize("name", INKED)
 def test_sheet_with_ink_is_not_blank(name):
     assert not is_blank(encoded(picture(INKED[name]()), "png", 90))
+
+
+@pytest.mark.parametrize("name", PALE)
+def test_text_that_noise_hides_pixel_by_pixel_is_pale_ink(name):
+    ink = ink_of(picture(PALE[name]()))
+    assert (ink.blank, ink.pale) == (False, True)
+    assert 15 <= len(lines_of_text(pixels_of(ink))) <= 30
 
 
 def test_red_on_a_green_that_is_as_bright_is_ink():

@@ -1,16 +1,25 @@
 """What is drawn on a page is read from its image: text, places, sizes."""
 
+import io
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from ocr_pages import PROSE, downwards, needs_ocr, page, pixels, prose, recogniser
+from PIL import Image
 
+from llm_ocr.documents.ink import ink_of
 from llm_ocr.errors import MissingExtra
+from llm_ocr.results.quality.scoring import FITTED, rated
+from llm_ocr.types import EncodedImage, Evidence, Page, Reason, Status
 from llm_ocr_cpu import ocr
 from llm_ocr_cpu.ocr import models
-from llm_ocr_cpu.ocr.recognise import Reading, measure
+from llm_ocr_cpu.ocr.detect import Quad
+from llm_ocr_cpu.ocr.recognise import LineExtent, Reading, measure, pieces
+from llm_ocr_cpu.page import read_page
 
 pytestmark = needs_ocr
 
@@ -234,6 +243,63 @@ def test_show_through_text_is_not_read_and_faint_print_is():
     assert downwards(recogniser().read(image).lines) == [*PROSE[:4], faint]
 
 
+def pale(pixels, ink, noise):
+    """The page with ink that is this much darker than the paper."""
+    noisy = np.random.default_rng(1).normal(0, noise, pixels.shape[:2])[:, :, None]
+    return np.clip(np.rint(235 - ink * (1 - pixels / 255.0) + noisy), 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize(("ink", "noise"), [(10, 0), (12, 3), (20, 6)])
+def test_a_pale_page_is_read_and_never_taken_for_blank(ink, noise):
+    image = Image.fromarray(pale(pixels(page(*prose()), 1600), ink, noise))
+    assert ink_of(image).pale
+    read = read_page(scanned(image), recogniser, text_layer=True)
+    assert [block.text for block in read.blocks] == [" ".join(PROSE)]
+
+
+@pytest.mark.parametrize(
+    ("gap", "words"), [(13, ["so", "it", "is", "there"]), (17, ["so", "it", "is", "th", "ere"])], ids=["worn", "missed"]
+)
+def test_wide_gap_is_a_missed_space_if_it_is_as_wide_as_others(gap, words):
+    letters, gaps, centres = "soitisthere", [5, 18, 5, 18, 5, 18, 5, gap, 5, 5], [5.0]
+    for width in gaps:
+        centres.append(centres[-1] + 10 + width)
+    read = list(zip(letters, centres, strict=True))
+    read[2:2], read[5:5], read[8:8] = [(" ", 24.0)], [(" ", 66.0)], [(" ", 108.0)]
+    line = Reading("".join(c for c, _ in read), tuple(x for _, x in read), (0.99,) * len(read))
+    empty = tuple((left + 5, right - 5) for left, right in pairwise(centres))
+    ink = LineExtent(line, 0.0, centres[-1] + 5, 5.0, 25.0, empty, (False,) * len(empty), 20.0, 2.0)
+    (piece,) = pieces(line, ink, Quad(150.0, 15.0, 300.0, 26.0, 0.0, 20.0), 300.0)
+    assert [word.text for word in piece.line.words] == words
+
+
+@pytest.mark.parametrize("light", [lambda x: np.exp(-3 * x), lambda x: 1 - 0.85 * np.exp(-(((x - 0.5) / 0.2) ** 2))])
+def test_words_in_the_shade_are_not_broken(light):
+    sheet = pixels(page(*prose()), 1600)
+    shaded = (sheet * light(np.linspace(0, 1, sheet.shape[1]))[None, :, None]).astype(np.uint8)
+    assert downwards(recogniser().read(shaded).lines) == PROSE
+
+
+def test_bright_text_on_uneven_dark_paper_is_read():
+    dark = 220 - pixels(page(*prose())).astype(np.int64) * 190 // 255
+    dark[:100] -= 20
+    assert downwards(recogniser().read(dark.astype(np.uint8)).lines) == PROSE
+
+
+def test_a_blank_page_with_show_through_is_blank():
+    image = Image.fromarray(pale(pixels(page(*prose()), 1600), 8, 2)[:, ::-1])
+    scan = replace(scanned(image), evidence=Evidence(ink_of(image)))
+    assert scan.evidence.ink.pale
+    attempt, quality, _ = rated(scan, read_page(scan, recogniser, text_layer=True), FITTED)
+    assert (attempt.status, attempt.blocks, quality.score) == (Status.OK, (), 1.0)
+
+
+def scanned(image):
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return Page("d-p00001", "d", 1, EncodedImage(out.getvalue(), "image/png", *image.size), None, "d.png")
+
+
 def test_show_through_text_under_page_lines_is_not_read():
     pale = ("the lamp was lit again.", 40, 40, 12, "Helvetica")
     front = pixels(page(*prose())).astype(np.float64)
@@ -369,15 +435,8 @@ def test_a_page_turned_in_any_way_gives_the_same_text(upright, quarters):
     read = recogniser().read(numpy.ascontiguousarray(numpy.rot90(upright, quarters)))  # counterclockwise
     assert read.rotation == 90 * quarters
     assert read.turned is (quarters != 0)
-    assert read.image.shape == upright.shape
-    assert downwards(read.lines) == PROSE
-
-
-def test_the_upright_image_holds_the_same_pixels(upright):
-    import numpy
-
-    read = recogniser().read(numpy.ascontiguousarray(numpy.rot90(upright)))
     assert numpy.array_equal(read.image, upright)
+    assert downwards(read.lines) == PROSE
 
 
 @pytest.mark.parametrize(
@@ -414,3 +473,15 @@ def test_a_chart_with_standing_labels_does_not_turn_its_page():
     read = recogniser().read(pixels(page(*title, decorate=chart)))
     assert read.rotation == 0
     assert {"Visitors by month", "Figure 3: the year"} <= {line.text for line in read.lines}
+
+
+def test_a_scan_with_many_misread_words_is_degraded():
+    small = Image.fromarray(pixels(page(*prose()))).resize((176, 139), Image.Resampling.BILINEAR)
+    scan = scanned(small)
+    read = read_page(scan, recogniser, text_layer=True)
+    attempt, _, _ = rated(scan, read, FITTED)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.LOW_QUALITY)
+    assert "of the words are probably misread" in attempt.detail
+    assert read.ocr is not None
+    letters = sum(len(line.text) for line in read.ocr.lines)
+    assert sum(line.confidence * len(line.text) for line in read.ocr.lines) > 0.85 * letters  # most letters are sure

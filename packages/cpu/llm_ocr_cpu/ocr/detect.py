@@ -86,6 +86,8 @@ _NARROWEST, _NARROWEST_SURE = 0.8, 0.25
 _ALIGNED = 0.6
 #: Number of other lines that must end before the gap, and begin after it.
 _ENDING, _BEGINNING = 3, 4
+#: Narrowest gap between a text and the notes beside it in font sizes, and number of lines of the text.
+_NARROWEST_MARGIN, _MARGIN_LINES = 0.6, 10
 #: Lines that end, and lines that begin, at a gutter as narrow as a space, and the most others that cross it, as a share
 #: of those that begin. Headings in larger print cross gutters.
 _MANY, _CROSSING, _LARGER = 20, 0.15, 1.6
@@ -110,17 +112,20 @@ class _Edges:
         self._size = median(line.size for line in telling) if telling else 0.0
 
     def is_gutter(self, left: float, right: float, size: float) -> bool:
-        """Return whether lines end at `left` and begin at `right`, and few cross the gap."""
-        wide = right - left >= _NARROWEST * size
-        if not wide and (right - left < _NARROWEST_SURE * size or size > _LARGER * self._size):
+        """Return whether lines end at `left` or begin at `right`, and few cross the gap."""
+        gap = (right - left) / size
+        wide = gap >= _NARROWEST
+        if not wide and (gap < _NARROWEST_SURE or size > _LARGER * self._size):
             return False
         reach = _ALIGNED * size
         beginning = _between(self._starts, right - reach, right + reach)
         ending = _between(self._ends, left - reach, left + reach)
-        if beginning < (_BEGINNING if wide else _MANY) or ending < (_ENDING if wide else _MANY):
-            return False
-        crossing = sum(_runs_through(line, left, right) for line in self._lines)
-        return crossing <= (0.5 if wide else _CROSSING) * beginning
+        most = 0.0  # lines that may cross the gap
+        if gap >= _NARROWEST_MARGIN and max(beginning, ending) >= _MARGIN_LINES:
+            most = _CROSSING * max(beginning, ending)
+        if beginning >= (_BEGINNING if wide else _MANY) and ending >= (_ENDING if wide else _MANY):
+            most = max(most, (0.5 if wide else _CROSSING) * beginning)
+        return most > 0 and sum(_runs_through(line, left, right) for line in self._lines) <= most
 
 
 def _between(values: Sequence[float], low: float, high: float) -> int:

@@ -1,5 +1,6 @@
 """Read one page image: find, turn, level, and read its lines."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
@@ -45,8 +46,10 @@ _AS_CLEAR = 0.9
 _UNREAD_SHARE = 0.2
 #: Fewest letters that the recognizer left out, and their share of the text, from which it does not know the language.
 _LACKING, _LACKING_SHARE = 3, 0.01
-#: Minimum range of pixel values on a page with text.
-_CONTRAST = 24
+#: Minimum difference between paper and ink on a page with text, and that below which all ink is pale.
+_PALEST, _PALE = 4, 48
+#: Percentile of the ink that becomes dark on such a page, and the values of paper and this ink.
+_DARKEST, _CLEAR = 99.8, (230, 50)
 
 
 #: Ratio to the usual ink of a page's lines below which a line may be bleed-through, and the least gain in confidence
@@ -66,6 +69,21 @@ def _ink_of(crop: Pixels) -> float:
     grey = crop.mean(axis=2) if crop.ndim == 3 else crop
     dark, bright = np.percentile(grey, (1, 90))
     return float(bright - dark)
+
+
+def _with_contrast(image: Pixels) -> Pixels | None:
+    """Return the image, with dark ink and less noise if all its ink is pale; None for one without any contrast."""
+    smooth = cv2.GaussianBlur(image, (0, 0), 1.0)
+    paper = float(np.median(smooth[::4, ::4]))
+    darker, brighter = paper - float(smooth.min()), float(smooth.max()) - paper
+    if max(darker, brighter) < _PALEST:
+        return None
+    if darker < _PALEST or max(darker, brighter) >= _PALE:
+        return image
+    ink = paper - smooth.astype(np.float32)
+    usual = max(float(_PALEST), float(np.percentile(ink, _DARKEST)))
+    clear: Pixels = np.clip(_CLEAR[0] - ink * ((_CLEAR[0] - _CLEAR[1]) / usual), 0, 255).astype(np.uint8)
+    return clear
 
 
 def _roomy(quad: Quad) -> Quad:
@@ -98,8 +116,10 @@ class PageReading:
 
     def read(self, image: Pixels) -> OcrPage:
         """Return all lines; see `Recogniser.read`."""
-        if int(image.max()) - int(image.min()) < _CONTRAST:
+        clear = _with_contrast(image)
+        if clear is None:
             return OcrPage((), 0, image)
+        pale, image = clear is not image, clear
         quads = self._find(image)
         rotation = needed_turn(image, quads, self.reader.read)
         if rotation:
@@ -112,15 +132,16 @@ class PageReading:
         if bend is not None:
             image = flattened(image, bend)
             quads = self._find(image)
-        clean, quads, known = self._without_bleed_through(image, quads)
+        clean, quads, known = self._without_bleed_through(image, quads, pale=pale)
         lines, unread = self._read_all(clean, quads, known)
         return OcrPage(tuple(lines), rotation, image, skew, tuple(unread), bend, clean)
 
     def orientation(self, image: Pixels) -> int:
         """Return the clockwise turn in degrees; see `Recogniser.orientation`."""
-        if int(image.max()) - int(image.min()) < _CONTRAST:
+        clear = _with_contrast(image)
+        if clear is None:
             return 0
-        return needed_turn(image, self._detector.find(image, side=_GLANCE, tile=_TILE), self.reader.read)
+        return needed_turn(clear, self._detector.find(clear, side=_GLANCE, tile=_TILE), self.reader.read)
 
     def rest(self) -> None:
         """Release memory; see `Recogniser.rest`."""
@@ -137,14 +158,15 @@ class PageReading:
         return quads
 
     def _without_bleed_through(
-        self, image: Pixels, quads: list[Quad]
+        self, image: Pixels, quads: list[Quad], *, pale: bool
     ) -> tuple[Pixels, list[Quad], dict[Quad, Reading]]:
         """Return the image and its lines without text of the sheet's other side, which is better read in a mirror.
 
-        The third result is the readings of lines that were made for this decision.
+        The third result is the readings of lines that were made for this decision. All lines may be such text on a page
+        with only pale ink.
         """
         inks = [_ink_of(cut_out(image, quad)) for quad in quads]
-        faint = _FAINT * median(inks) if inks else 0.0
+        faint = math.inf if pale else _FAINT * median(inks) if inks else 0.0
         bled: dict[Quad, float] = {}
         sure = False
         known: dict[Quad, Reading] = {}
@@ -161,8 +183,8 @@ class PageReading:
                 known[quad] = reading
         if not sure:
             return image, [quad for quad in quads if quad not in bled], known
-        pale = [quad for quad, reading in known.items() if len(reading.text) >= _PALE_CHARACTERS]
-        clean = _without_pale_ink(image, _ERASED * max(bled.values()), pale)
+        own = [quad for quad, reading in known.items() if len(reading.text) >= _PALE_CHARACTERS]
+        clean = _without_pale_ink(image, _ERASED * max(bled.values()), own)
         return clean, self._find(clean), {}
 
     def _read_all(
