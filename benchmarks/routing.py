@@ -47,6 +47,8 @@ SEED = 7
 #: Weight that evidence keeps which the pages hardly have, how strongly it is kept, and the steps of the fit.
 _USUAL, _PENALTY, _STEPS = 1.0, 0.5, 20_000
 _KINDS, _SPOILED = ("digital", "scans", "bad scans"), "-spoiled"
+#: Damages of the bad scans.
+_BAD = ("few pixels", "out of focus", "faint", "half out of focus")
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def compared(page: Mapping[str, Any], row: PageRecord, wrong: float) -> Read:
 
 def spoiled(page: Mapping[str, Any], folder: Path, place: int) -> dict[str, Any]:
     """Write a bad scan of a page: of few pixels, out of focus, or faint. Return its truth."""
-    kind, name = alarms.KINDS[place % len(alarms.KINDS)], page["id"] + _SPOILED
+    kind, name = _BAD[place % len(_BAD)], page["id"] + _SPOILED
     with pypdfium2.PdfDocument(folder / page["file"]) as pdf:
         image = pdf[page["page"] - 1].render(scale=150 / 72, grayscale=True).to_pil()
     alarms.spoiled(image, kind, random.Random(page["id"])).save(folder / f"{name}.png")

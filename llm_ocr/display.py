@@ -1,7 +1,7 @@
 """Results in notebooks: pages as Markdown with figures, samples of a dataset, pages with boxes.
 
 Rows come from `datasets.load_dataset` or are dictionaries with the same keys. Outside of a notebook, each function
-returns its Markdown and displays nothing. The content of a page is untrusted: see `results/safe.py`.
+returns its Markdown and displays nothing. The content of a page is untrusted: see `results/sanitizing.py`.
 """
 
 import json

@@ -285,8 +285,8 @@ class Export(Protocol):
     `llm_ocr.scheduling`, `llm_ocr.models`, `llm_ocr.documents.remote`, `llm_ocr_outputs.source` (documents and
     their rows in order), `llm_ocr_outputs.files` (batches of files that an interrupted export continues), and
     `llm_ocr_outputs.originals` (sources of documents, opened again for the places of words). Our own `pdf`,
-    `originals`, and `pdf_worker` also use what renders and reads pages (`llm_ocr.documents`, `llm_ocr.engines`,
-    `llm_ocr.sandbox`).
+    `originals`, `pdf_text`, and `pdf_worker` also use what renders and reads pages (`llm_ocr.documents`,
+    `llm_ocr.engines`, `llm_ocr.sandbox`).
     """
 
     async def __call__(self, job: "ExportJob", /) -> "Exported":

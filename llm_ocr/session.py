@@ -52,13 +52,8 @@ class DocumentOptions:
     tasks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """Open resources of a session."""
-
-    reading: Reading
-    pages: PartRenderer  # shared, because it caches the checks of files
-    model: Model | None
+#: Open resources of a session: reader, renderer, which is shared because it caches the checks of files, and model.
+_Parts = tuple[Reading, PartRenderer, Model | None]
 
 
 @lists_settings(ExtractSettings, without=("sources", "workspace"))
@@ -131,7 +126,8 @@ class Session:
 
     async def model(self) -> Model | None:
         """Return the model that reads pages, at its commit; None with the embedded engine."""
-        return (await self._parts()).model
+        _, _, model = await self._parts()
+        return model
 
     async def count(self, path: Path) -> int:
         """Return the number of pages of a file. Raises `PageFailure` if it cannot be opened."""
@@ -139,7 +135,8 @@ class Session:
 
     async def total(self, part: DocumentPart) -> int:
         """Return the number of pages of a planned document. Raises `PageFailure` if it cannot be opened."""
-        return await (await self._parts()).pages.count(part)
+        _, pages, _ = await self._parts()
+        return await pages.count(part)
 
     async def read_page(self, image: "str | Path | bytes | Image", page_number: int = 1) -> PageRecord:
         """Read one page.
@@ -179,12 +176,12 @@ class Session:
             LimitReached: A limit is reached. Pages in progress are finished first.
         """
         self._may_begin()
-        parts = await self._parts()
-        ready = replace(parts.reading, reader=self._reader(parts.reading.reader, way))
+        ready, pages, _ = await self._parts()
+        ready = replace(ready, reader=self._reader(ready.reader, way))
         if way.tasks:
             ready = replace(ready, transcribes=lambda: False)
         stage = Extract(
-            parts.pages,
+            pages,
             ready,
             _discard,
             self._progress,
@@ -247,7 +244,7 @@ class Session:
             pages, ready, _ = await stack.enter_async_context(opened_reading(job))
             model = await page_model(settings, engines, None) if engines.uses_models else None
             self._held = stack.pop_all()
-        return _Parts(ready, pages, model)
+        return ready, pages, model
 
     def _reader(self, reader: PageReader, way: DocumentOptions) -> PageReader:
         if not isinstance(reader, LayoutReader):

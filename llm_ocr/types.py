@@ -276,12 +276,14 @@ class InkMap:
     """Coarse map of the non-paper pixels of a page image: one bit per pixel, rows padded to bytes, first pixel highest.
 
     `packed` is compressed by zlib, because pages wait in memory. `blank`: there is no ink but specks and borders.
+    `pale`: all ink is so pale that it may shine through from the other side of the sheet.
     """
 
     width: int
     height: int
     packed: bytes = field(repr=False)
     blank: bool = False
+    pale: bool = False
 
     def covers(self, boxes: Sequence[Box]) -> list[bool]:
         """Return for each relative box whether there is ink in it."""
@@ -345,6 +347,11 @@ class Evidence:
     def no_ink(self) -> bool:
         """Whether the page image is known to show nothing."""
         return self.ink is not None and self.ink.blank
+
+    @property
+    def pale(self) -> bool:
+        """Whether the only evidence is pale ink, which may be that of the sheet's other side."""
+        return self.ink is not None and self.ink.pale and not (self.lines or (self.ocr and self.ocr.lines))
 
     @property
     def layer_characters(self) -> int:
@@ -459,14 +466,15 @@ class Attempt:
     detail: str = ""
     raw: str = ""  # the unmodified model answer; empty for the embedded engine
     rotation: int = 0  # degrees clockwise by which the page was rotated to be upright
-    image: EncodedImage | None = None  # the upright page, if rotated
+    image: EncodedImage | None = None  # the upright page, if rotated or leveled
+    ink: InkMap | None = None  # of `image`, if it was leveled
     probe: float | None = None  # disagreement 0..1 of the text layer with OCR of sample lines; None: not probed
     notes: Mapping[str, Any] = field(default_factory=dict)  # statements about the page; see `PageRecord.notes`
     tokens_in: int = 0
     tokens_out: int = 0
     seconds: float = 0.0
     tries: tuple[Mapping[str, Any], ...] = ()  # all requests of this attempt, as JSON values; empty for a single one
-    confidence: float | None = None  # of OCR, 0..1, over its characters; None for text of other origin
+    confidence: float | None = None  # share 0..1 of the words that OCR probably read right; None without OCR
     ocr: OcrText | None = None  # what OCR read, if asked: evidence for the text of another reader
 
 

@@ -124,7 +124,7 @@ def checkout(tmp_path):
 
 def run_python(code: str, folder: Path) -> str:
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, cwd=folder, check=True, timeout=120, capture_output=True, text=True).stdout
+    return subprocess.run(command, cwd=folder, check=True, timeout=240, capture_output=True, text=True).stdout
 
 
 @pytest.mark.slow
@@ -273,7 +273,7 @@ def test_the_reference_has_every_public_name(reference):
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site/reference/settings.html").stat().st_size > 100_000
     python = (tmp_path / "site/reference/python.html").read_text(encoding="utf-8")

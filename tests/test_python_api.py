@@ -131,7 +131,7 @@ def test_a_notebook_shows_bars_runs_and_pages(page, tmp_path):
         "silent = " + read.format("'b'") + ", progress=None)",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
     bars, shown_run, shown_page, silent = [cell.outputs for cell in notebook.cells]
     text = "".join(output.text for output in bars)
     assert all(f"{stage}: 100%" in text for stage in ("extract", "describe", "assemble")) and "Warning" not in text

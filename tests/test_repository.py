@@ -172,10 +172,12 @@ def test_passes():
 def run_pytest(repository, folder, content, *options):
     """Run these tests with the project's conftest."""
     (folder / "test_it.py").write_text(content)
-    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", *options, "test_it.py"]
+    # In a folder of its own, because pytest deletes the older folders of all its runs: up to minutes of work.
+    options = ("-p", "conftest", "-p", "no:cacheprovider", "--basetemp", str(folder / "temporary"), *options)
+    command = [sys.executable, "-m", "pytest", *options, "test_it.py"]
     found = ":".join(str(repository / name) for name in (".", "tests/api", "tests/documents"))
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": found}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
 
 
 SLOW = """

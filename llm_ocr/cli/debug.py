@@ -87,7 +87,7 @@ def _there(output: Path) -> UsageError:
 async def _trace(settings: DebugSettings) -> _Traced:
     from llm_ocr.documents.rendering import Renderer
     from llm_ocr.engines.trace import TIME, collected
-    from llm_ocr.results.quality.scoring import score
+    from llm_ocr.results.quality.scoring import FITTED, rated
     from llm_ocr.stages.readers import embedded_reader, ocr_language
     from llm_ocr.stages.rendering import passwords, render_options
     from llm_ocr.types import plural
@@ -124,7 +124,7 @@ async def _trace(settings: DebugSettings) -> _Traced:
     stop("reader process start and transfer")
     name, reading = times.pop()
     times += [*passes.items(), (name, reading - sum(passes.values()))]
-    quality, _ = score(page, attempt)
+    attempt, quality, _ = rated(page, attempt, FITTED)
     stop("quality")
     chosen = [decision for decision in decisions if decision.step != TIME]
     return _Traced(page, pages, attempt, chosen, quality, [(name, round(spent, 1)) for name, spent in times])

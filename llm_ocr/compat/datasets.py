@@ -11,13 +11,14 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from llm_ocr.config.groups import Group
 from llm_ocr.config.models import InputCommand
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
-from llm_ocr.results.schema import ObjectFile
+from llm_ocr.results.schema import RangeFile
 from llm_ocr.storage import DEFAULT_OPTIONS, ObjectStore, StoreOptions, open_store
 from llm_ocr.storage.hf import parse
 from llm_ocr.storage.local import LocalStore
@@ -251,7 +252,7 @@ class InputRows:
         try:
             rows: _Arrow | _Parquet
             if parquet and not whole and not isinstance(store, LocalStore):
-                rows = _Parquet(ObjectFile(store, file.key))
+                rows = _Parquet(RangeFile(partial(store.read_range, file.key), file.size))
             else:
                 path = store.root / file.key if isinstance(store, LocalStore) else self._fetched(file)
                 rows = _Parquet(path) if parquet else _Arrow(path)
@@ -312,7 +313,7 @@ class _Arrow:
 class _Parquet:
     """Parquet file, read by row groups."""
 
-    def __init__(self, source: "Path | ObjectFile") -> None:
+    def __init__(self, source: "Path | RangeFile") -> None:
         import pyarrow.parquet as pq
 
         mapped = isinstance(source, Path)

@@ -138,33 +138,6 @@ EMBEDDED_MODEL, CPU = "embedded", "CPU"
 HERE = "here"
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Pages per minute of one machine, and the basis; `known`: for this model on this GPU, not for a relative."""
-
-    pages_per_minute: Span
-    words: tuple[str, ...]
-    known: bool
-
-
-def rate_of(stage: str, model: str, machine: Machine) -> Rate | None:
-    """Return the rate of a stage; None if the model was not measured on the machine's GPU, or does not fit."""
-    if not machine.gpu or stage == "assemble":  # Assemble leaves a GPU idle
-        name = model or EMBEDDED_MODEL
-        for rate in _table()["rate"]:
-            if rate["gpu"] == CPU and rate["stage"] == stage and (not rate["models"] or name in rate["models"]):
-                return Rate(_span(rate), (_rate_text(rate),), True)
-        return None
-    name = known_model(model)
-    found = _rates_by_gpu(stage, name).get(machine.gpu)
-    if model == EMBEDDED_MODEL or found is None or not fits(name, machine.gpu):
-        return None
-    own = found["models"][0] == name
-    relative = () if own else (f"{name}: taken as {found['models'][0]}'s",)
-    all_gpus = () if machine.gpus < 2 else ("the rate is proportional to the number of GPUs of a machine",)
-    return Rate(_span(found) * max(machine.gpus, 1), (*relative, _rate_text(found), *all_gpus), own)
-
-
 def no_measurement(stage: str, model: str, gpu: str) -> str:
     """Return a note: the model has no rate on this GPU, and its rate on the measured GPU of the nearest bandwidth."""
     name = known_model(model)
@@ -245,10 +218,6 @@ def gpu_named(name: str) -> str | None:
 def _rates_by_gpu(stage: str, model: str) -> dict[str, dict[str, Any]]:
     rates = [rate for rate in _table()["rate"] if rate["stage"] == stage and model in rate["models"]]
     return {rate["gpu"]: rate for rate in rates if rate["gpu"] != CPU}
-
-
-def _span(rate: Mapping[str, Any]) -> Span:
-    return Span(rate["low"], rate["pages_per_minute"], rate["high"])
 
 
 def _rate_text(rate: Mapping[str, Any]) -> str:
@@ -353,22 +322,30 @@ def expected_seconds(
 
 def estimate(stage: str, model: str, machine: Machine, pages: int, *, machines: int = 1) -> Estimate | None:
     """Return the result of `expected_seconds` for a given machine."""
-    rate = rate_of(stage, model, machine)
-    if rate is None:
+    known, words, factor = True, list[str](), 1
+    found: dict[str, Any] | None
+    if not machine.gpu or stage == "assemble":  # Assemble leaves a GPU idle
+        name = model or EMBEDDED_MODEL
+        rates = (rate for rate in _table()["rate"] if rate["gpu"] == CPU and rate["stage"] == stage)
+        found = next((rate for rate in rates if not rate["models"] or name in rate["models"]), None)
+    else:
+        name = known_model(model)
+        found = _rates_by_gpu(stage, name).get(machine.gpu)
+        if model == EMBEDDED_MODEL or not fits(name, machine.gpu):
+            return None
+        factor = max(machine.gpus, 1)
+        if found and found["models"][0] != name:
+            known, words = False, [f"{name}: taken as {found['models'][0]}'s"]
+    if found is None:
         return None
+    words.append(_rate_text(found))
+    if factor > 1:
+        words.append("the rate is proportional to the number of GPUs of a machine")
     startup, source = startup_of(machine)
-    return Estimate(
-        stage,
-        model,
-        machine,
-        pages,
-        startup,
-        rate.pages_per_minute.needed(pages) * 60,
-        rate.pages_per_minute,
-        (*rate.words, f"start-up of {startup.likely:g} s ({startup.low:g} to {startup.high:g}): {source}"),
-        rate.known,
-        machines,
-    )
+    words.append(f"start-up of {startup.likely:g} s ({startup.low:g} to {startup.high:g}): {source}")
+    rate = Span(found["low"], found["pages_per_minute"], found["high"]) * factor
+    work = rate.needed(pages) * 60
+    return Estimate(stage, model, machine, pages, startup, work, rate, tuple(words), known, machines)
 
 
 def time_limit(stage: str, model: str, platform: str, hardware: str, pages: int, *, shards: int = 1) -> int | None:

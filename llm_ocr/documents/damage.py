@@ -50,8 +50,9 @@ _SAME_PICTURE = 0.99
 #: Size of a JBIG2 segment that is not known before its data.
 _UNKNOWN_SIZE = 0xFFFFFFFF
 _CONTENTS = re.compile(rb"/Contents\s*(?:(\d+) 0 R|\[([^\]]*)\])")
-_OBJECT = re.compile(rb"(?:^|[\r\n])(\d+) 0 obj\s*(?=<<)")
-_STREAM = re.compile(rb"<<(?P<about>(?:(?!endobj)[^\x00])*?)>>\s*stream\r?\n")
+#: Both begin with literal text, which is found quickly in large files. The number before an object has up to 9 digits.
+_OBJECT, _STREAM = re.compile(rb" 0 obj\s*(?=<<)"), re.compile(rb">>\s*stream\r?\n")
+_NUMBER, _DIGITS = re.compile(rb"[\r\n](\d+)\Z"), 12
 _FORM = re.compile(rb"/Subtype\s*/Form\b")
 _PAIRS = ((rb"\bBT\b", rb"\bET\b"), (rb"(?<![^\s])q(?![^\s])", rb"(?<![^\s])Q(?![^\s])"))
 
@@ -213,12 +214,15 @@ def content_damage(pdf: pypdfium2.PdfDocument, number: int) -> str:
     contents: list[tuple[bytes, bool]] = []
     parts: list[tuple[bytes, bool]] = []
     for start in _OBJECT.finditer(data):
-        stream = _STREAM.match(data, start.end())
-        length = re.search(rb"/Length (\d+)\b(?! 0 R)", stream["about"]) if stream else None
-        if stream is None or length is None or not (start[1] in names or _FORM.search(stream["about"])):
+        name = _NUMBER.search(data, max(0, start.start() - _DIGITS), start.start())
+        stream = _STREAM.search(data, start.end(), data.find(b"endobj", start.end()))
+        about = data[start.end() : stream.start()] if stream else b""
+        length = re.search(rb"/Length (\d+)\b(?! 0 R)", about)
+        if name is None or stream is None or length is None or b"\0" in about:
             continue
-        part = _decoded(data[stream.end() : stream.end() + int(length[1])], stream["about"])
-        (contents if start[1] in names else parts).append(part)
+        if name[1] in names or _FORM.search(about):
+            part = _decoded(data[stream.end() : stream.end() + int(length[1])], about)
+            (contents if name[1] in names else parts).append(part)
     lost = any(not whole and not content.strip() for content, whole in contents + parts)
     # Operators of the page may begin in one of its streams and end in another one.
     parts.append((b"\n".join(content for content, _ in contents), all(whole for _, whole in contents)))

@@ -12,13 +12,15 @@ hyphen. The names of the glyphs count if both are numbers or letters that differ
 import contextlib
 import ctypes
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from llm_ocr.documents.pdf_objects import Covered, Frame, Objects, Placed, page_frame, page_objects
+from llm_ocr.documents.pdf_objects import Covered, Frame, Named, Objects, Placed, page_frame, page_objects
 from llm_ocr.documents.text_layer import meaningless
 from llm_ocr.types import SCAN, Box
 
@@ -140,12 +142,18 @@ def _hidden(
 #: Bytes of `/ActualText` that are compared.
 _LONGEST = 4096
 _NAME = b"ActualText"
+#: Height of the glyphs of a syllable in heights of the tallest one; stacked marks of Burmese have up to 2.65.
+_ONE_LINE = 3.0
 #: First words of the names of letters whose order in the file is that of the text, and which have one form.
 _PLAIN_SCRIPTS = ("LATIN", "GREEK", "CYRILLIC", "DIGIT")
 
 
-def drop_contradicted_names(page: pypdfium2.PdfPage, number: int, texts: Sequence[Placed]) -> None:
-    """Remove the marks from the text objects of page `number` whose `/ActualText` contradicts their glyphs."""
+def drop_contradicted_names(page: pypdfium2.PdfPage, number: int, objects: Objects) -> None:
+    """Remove the marks from the text objects of page `number` whose `/ActualText` contradicts their glyphs.
+
+    In other spans of several text objects, the `/ActualText` of the first one stands for all; see `Objects.named`.
+    """
+    texts, is_level = objects.texts_at, page_frame(page).matrix[1] == 0
     spans: dict[int, tuple[str, list[int]]] = {}  # by mark: the objects of one span share it
     for at, text in enumerate(texts):
         for mark, told in _names_of(text.handle):
@@ -163,9 +171,23 @@ def drop_contradicted_names(page: pypdfium2.PdfPage, number: int, texts: Sequenc
         drawn, unnamed = _texts_of(copy, copies, numbers), _unnamed(copy)
         for told, places in spans.values():
             is_named = not any(_address(copies[at].handle) in unnamed for at in places)
-            if is_named and contradicts(told, "".join(drawn[at] for at in places)):
+            letters = "".join(drawn[at] for at in places)
+            if is_named and contradicts(told, letters):
                 for at in places:
                     _remove_names(texts[at].handle)
+            elif len(places) > 1 and _has_all(told, letters) and is_level and _is_level(texts[places[0]].handle):
+                first, *others = (texts[at] for at in places)
+                boxes = [first.box, *(text.box for text in others)]
+                around, high = reduce(Box.union, boxes), max(box.height for box in boxes)
+                # The parts of a divided word are far from each other.
+                if around.height < _ONE_LINE * high and around.width < sum(box.width for box in boxes) + high:
+                    objects.named.append(Named(first.handle, [text.handle for text in others], around))
+
+
+def _is_level(handle: Any) -> bool:
+    """Return whether a text object is neither turned nor slanted upward."""
+    matrix = pdfium.FS_MATRIX()
+    return bool(pdfium.FPDFPageObj_GetMatrix(handle, matrix)) and abs(matrix.b) < 0.01 * abs(matrix.a)
 
 
 def contradicts(told: str, drawn: str) -> bool:
@@ -181,17 +203,32 @@ def contradicts(told: str, drawn: str) -> bool:
     return not all(letter in rest for letter in theirs)
 
 
+def _has_all(told: str, drawn: str) -> bool:
+    """Return whether `/ActualText` has all letters and marks of the glyphs, in any order, and runs to the right."""
+    ours, theirs = (Counter(unicodedata.normalize("NFKD", text)) for text in (told, drawn))
+    whole = all(theirs[letter] <= ours[letter] for letter in theirs if not letter.isspace())
+    return whole and not any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in told)
+
+
 def _plain(text: str) -> str:
     return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", text).casefold()))
 
 
 def _names_of(handle: Any) -> Iterator[tuple[Any, str]]:
     """Yield the marks of a text object that have `/ActualText`, with this text."""
-    size, buffer = ctypes.c_ulong(), (pdfium.FPDF_WCHAR * (_LONGEST // 2))()
+    size, buffer = ctypes.c_ulong(), (ctypes.c_ubyte * _LONGEST)()
     for index in range(max(0, pdfium.FPDFPageObj_CountMarks(handle))):
         mark = pdfium.FPDFPageObj_GetMark(handle, index)
-        if mark and pdfium.FPDFPageObjMark_GetParamStringValue(mark, _NAME, buffer, _LONGEST, size):
-            yield mark, bytes(buffer)[: max(0, min(size.value, _LONGEST) - 2)].decode("utf-16-le", "replace")
+        if mark and pdfium.FPDFPageObjMark_GetParamBlobValue(mark, _NAME, buffer, _LONGEST, size):
+            yield mark, _decoded(bytes(buffer)[: size.value])
+
+
+def _decoded(data: bytes) -> str:
+    """Return a text string (ISO 32000-2, 7.9.2.2), which pdfium would return as it is in the file."""
+    for mark, encoding in ((b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le"), (b"\xef\xbb\xbf", "utf-8")):
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace")
+    return data.decode("latin-1")
 
 
 def _remove_names(handle: Any) -> None:

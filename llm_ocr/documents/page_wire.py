@@ -71,15 +71,18 @@ def image_from_wire(wire: Sequence[Any]) -> EncodedImage:
 
 def evidence_to_wire(evidence: Evidence) -> dict[str, Any]:
     """Return the evidence that answers are judged by, as JSON values and one `bytes`."""
-    ink = evidence.ink
     return {
-        "ink": [ink.width, ink.height, ink.packed, ink.blank] if ink else None,
+        "ink": _ink_to_wire(evidence.ink),
         "lines": [[text, *_rounded(box, 4)] for text, box in evidence.lines],
         "pictured": round(evidence.pictured, 4),
         "undrawn": round(evidence.undrawn, 4),
         "invisible": evidence.invisible,
         "ocr": ocr_to_wire(evidence.ocr) if evidence.ocr else None,
     }
+
+
+def _ink_to_wire(ink: InkMap | None) -> list[Any] | None:
+    return [ink.width, ink.height, ink.packed, ink.blank, ink.pale] if ink else None
 
 
 def evidence_from_wire(wire: Mapping[str, Any]) -> Evidence:
@@ -196,6 +199,7 @@ def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
         "probe": attempt.probe,
         "confidence": attempt.confidence,
         "image": image_to_wire(attempt.image) if attempt.image else None,
+        "ink": _ink_to_wire(attempt.ink),
         "ocr": ocr_to_wire(attempt.ocr) if attempt.ocr else None,
         "blocks": [block_to_wire(block) for block in attempt.blocks],
     }
@@ -214,6 +218,7 @@ def attempt_from_wire(wire: Mapping[str, Any], *, engine: str, seconds: float = 
         probe=wire["probe"],
         confidence=wire["confidence"],
         image=image_from_wire(wire["image"]) if wire["image"] else None,
+        ink=InkMap(*wire["ink"]) if wire["ink"] else None,
         ocr=ocr_from_wire(wire["ocr"]) if wire["ocr"] else None,
         seconds=seconds,
     )

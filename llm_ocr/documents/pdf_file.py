@@ -408,6 +408,7 @@ class PdfFile:
             image = self._by_poppler(number, size) if poppler_draws else self._rendered(loaded, size)
             image = grayscale_if_equal(image)
             ink = ink_of(image)
+            self._without_named(objects)
             with self._with_values(loaded, number) as flat:
                 evidence = evidence_of(flat, frame, objects, image, ink, self._look.page_text)
             damage = image_damage(loaded, objects.images_at, frame, ink)
@@ -436,6 +437,7 @@ class PdfFile:
                 self._check_images(objects.largest_image)
                 self._hide(loaded, number, frame, objects)
                 picture = self._rendered(loaded, min(self._look.size, _SKETCH))
+                self._without_named(objects)
             return self._content(number, loaded, objects, picture)
 
     def thumbnail(self, number: int, side: int) -> "Image.Image | None":
@@ -504,6 +506,7 @@ class PdfFile:
                 frame = page_frame(flat)
                 objects = page_objects(flat, frame)
                 self._hide(flat, number, frame, objects)
+                self._without_named(objects)
             content = page_content(flat, objects, picture)
             content = replace(content, invisible=content.invisible + objects.covered_characters)
             if content.invisible and self._look.keep_invisible:
@@ -519,7 +522,14 @@ class PdfFile:
     def _hide(page: pypdfium2.PdfPage, number: int, frame: Frame, objects: Objects) -> None:
         """Hide the text of the page that it draws over, and texts that its glyphs contradict, from all readers."""
         hide_covered_text(page, frame, objects)
-        drop_contradicted_names(page, number, objects.texts_at)
+        drop_contradicted_names(page, number, objects)
+
+    @staticmethod
+    def _without_named(objects: Objects) -> None:
+        """Deactivate the text objects that are read with another one, and are drawn; pdfium would read them twice."""
+        for named in objects.named:
+            for handle in named.others:
+                pdfium.FPDFPageObj_SetIsActive(handle, False)
 
     @contextlib.contextmanager
     def _with_values(self, page: pypdfium2.PdfPage, number: int) -> Iterator[pypdfium2.PdfPage]:

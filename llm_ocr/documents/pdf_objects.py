@@ -114,12 +114,20 @@ class Covered(NamedTuple):
     characters: int
 
 
+class Named(NamedTuple):
+    """Text object whose `/ActualText` has the letters of `others`, too, and the box around all, in points as shown."""
+
+    handle: "_Handle"
+    others: list["_Handle"]
+    box: Box
+
+
 @dataclass(slots=True)
 class Objects:
     """Objects among the first `MAX_OBJECTS`. `largest_image`: bytes of the largest decoded image.
 
     `resolution`: pixels per point of the finest image that is no small detail. `texts`: visible text objects
-    above the largest image. `covered` is set by `hidden_text`.
+    above the largest image. `covered` and `named` are set by `hidden_text`.
     """
 
     rasters: list[Raster] = field(default_factory=list)
@@ -130,6 +138,7 @@ class Objects:
     texts_at: list[Placed] = field(default_factory=list)
     images_at: list[Placed] = field(default_factory=list)
     covered: list[Covered] = field(default_factory=list)
+    named: list[Named] = field(default_factory=list)
 
     @property
     def covered_characters(self) -> int:

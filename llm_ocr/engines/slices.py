@@ -10,7 +10,7 @@ from llm_ocr.engines import PageReader, noop
 from llm_ocr.engines.vlm.reader import UNDRAWN
 from llm_ocr.engines.vlm.requests import ImageTools
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import Attempt, Box, EncodedImage, InkMap, Line, Page, PageContent, Path, Raster, Status, Word
+from llm_ocr.types import Attempt, Box, EncodedImage, Line, Page, PageContent, Path, Raster, Status, Word
 
 #: Share of a slice's height, from its end, in which a row without ink is searched for the cut.
 _SEARCHED = 0.3
@@ -93,7 +93,7 @@ def _part(page: Page, box: Box, image: EncodedImage, number: int) -> Page:
         row = (ink.width + 7) // 8
         top, bottom = int(box.y0 * ink.height), max(int(box.y0 * ink.height) + 1, int(box.y1 * ink.height))
         bits = zlib.decompress(ink.packed)[top * row : bottom * row]
-        ink = InkMap(ink.width, bottom - top, zlib.compress(bits, 1), not any(bits))
+        ink = replace(ink, height=bottom - top, packed=zlib.compress(bits, 1), blank=not any(bits))
     return replace(part, evidence=replace(evidence, ink=ink, lines=lines))
 
 
@@ -143,7 +143,10 @@ def _joined(results: Sequence[Attempt | PageFailure], boxes: Sequence[Box]) -> A
     attempts = [attempt for attempt, _ in read]
     chosen = next((attempt for attempt in attempts if attempt.blocks), attempts[0])
     sure = [
-        (len(block.text), attempt.confidence) for attempt in attempts if attempt.confidence for block in attempt.blocks
+        (len(block.text), attempt.confidence)
+        for attempt in attempts
+        if attempt.confidence is not None
+        for block in attempt.blocks
     ]
     letters = sum(count for count, _ in sure)
     return replace(
@@ -163,6 +166,7 @@ def _joined(results: Sequence[Attempt | PageFailure], boxes: Sequence[Box]) -> A
         raw="\n\n".join(attempt.raw for attempt in attempts if attempt.raw),
         rotation=0,
         image=None,
+        ink=None,
         tokens_in=sum(attempt.tokens_in for attempt in attempts),
         tokens_out=sum(attempt.tokens_out for attempt in attempts),
         seconds=sum(attempt.seconds for attempt in attempts),

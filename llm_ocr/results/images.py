@@ -110,9 +110,7 @@ _LABEL_SPACE = 3  # pixels around a label
 LONGEST_SIDE = 1600
 
 
-def boxes_image(
-    image: EncodedImage, blocks: Sequence[Block], *, media_type: str = "image/jpeg", longest_side: int = LONGEST_SIDE
-) -> EncodedImage:
+def boxes_image(image: EncodedImage, blocks: Sequence[Block], *, media_type: str = "image/jpeg") -> EncodedImage:
     """Return the page's picture with each block's box, numbered in reading order; PNG, or JPEG with quality 85.
 
     Raises:
@@ -122,8 +120,8 @@ def boxes_image(
 
     try:
         opened = Image.open(io.BytesIO(image.data))
-        opened.draft("RGB", (longest_side, longest_side))
-        opened.thumbnail((longest_side, longest_side))
+        opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))
+        opened.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
         opened.load()
         page = opened if opened.mode == "RGB" else opened.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

@@ -30,8 +30,8 @@ TAGS = frozenset(
         *("h1", "h2", "h3", "h4", "h5", "h6"),
     ]
 )
-_ATTRIBUTES = re.compile(
-    r"""\s(?P<name>colspan|rowspan|align)\s*=\s*["']?(?P<value>\d{1,4}|left|center|right)\b""", re.IGNORECASE
+_ATTRIBUTE = re.compile(
+    r"""\s(colspan|rowspan|align)\s*=\s*["']?(\d{1,4}|left|center|right)(?=["'\s/]|$)""", re.IGNORECASE
 )
 _SPECIAL = re.compile(
     rf"""
@@ -61,6 +61,12 @@ def _code_block(block: str) -> str:
     return f"<pre><code>{_entities(chr(10).join(body))}</code></pre>\n"
 
 
+def _kept_attributes(match: re.Match[str]) -> str:
+    """Return the harmless attributes of a tag."""
+    attributes = () if match["close"] else _ATTRIBUTE.findall(match["rest"])
+    return "".join(f' {name.lower()}="{value}"' for name, value in attributes)
+
+
 def _entities(text: str) -> str:
     """Encode all characters that HTML or Markdown would interpret."""
     return re.sub(r"[!-/:-@\[-`{-~]", _entity, text)
@@ -81,9 +87,7 @@ def _safe(match: re.Match[str]) -> str:
         is_harmless = _HARMLESS.match(match["to"]) and not match["angle"]
         return match["link"] if is_harmless else f"\\{match['link']}"
     if match["tag"]:
-        attributes = () if match["close"] else _ATTRIBUTES.finditer(match["rest"])
-        kept = "".join(f' {found["name"].lower()}="{found["value"]}"' for found in attributes)
-        return f"<{match['close']}{match['tag'].lower()}{kept}>"
+        return f"<{match['close']}{match['tag'].lower()}{_kept_attributes(match)}>"
     if match["open"] or match["escaped"] == "\\<":
         return "&lt;"
     return "\\!\\[" if match["picture"] else match[0]
@@ -106,9 +110,6 @@ LONGEST = 50_000
 _ROUNDS = 4
 
 _NAMES = "|".join(sorted(TAGS | {"blockquote", "code", "pre", "del", "ins", "mark", "small", "dl", "dt", "dd"}))
-_ATTRIBUTE = re.compile(
-    r"""\s(colspan|rowspan|align)\s*=\s*["']?(\d{1,4}|left|center|right)(?=["'\s/]|$)""", re.IGNORECASE
-)
 # Elements that are escaped even in an unclosed tag, which renderers other than CommonMark's may complete.
 _ACTIVE = (
     "applet|audio|base|body|button|embed|form|frame|frameset|head|html|iframe|image|img|input|link|listing|marquee|math|"
@@ -306,9 +307,7 @@ def _cleaned_text(text: str, *, paired: bool, wary: bool) -> str:
 def _shown(match: re.Match[str]) -> str:
     """Return the safe form of a match. Entities are valid in Markdown and HTML, and are never syntax."""
     if match["tag"]:
-        attributes = () if match["close"] else _ATTRIBUTE.findall(match["rest"])
-        kept = "".join(f' {name.lower()}="{value}"' for name, value in attributes)
-        return f"<{match['close']}{match['tag']}{kept}{match['end']}>"
+        return f"<{match['close']}{match['tag']}{_kept_attributes(match)}{match['end']}>"
     if match["open"] or match[0] == "\\<":
         return "&lt;"
     if match["handler"]:

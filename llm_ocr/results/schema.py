@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from functools import cache
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from llm_ocr.config.environment import pyarrow_without_pandas
-from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceMismatch
+from llm_ocr.errors import StorageError, WorkspaceMismatch
 from llm_ocr.results.markdown import clean
 from llm_ocr.sandbox.memory import give_back_memory
 from llm_ocr.types import (
@@ -33,23 +33,27 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from _typeshed import WriteableBuffer
 
-    from llm_ocr.storage import ObjectStore
 
+class RangeFile(io.RawIOBase):
+    """File that is read by ranges. Each read is one request, unless it is inside the range that `fetch` holds."""
 
-class ObjectFile(io.RawIOBase):
-    """File that reads an object of a store by ranges: each `read` is one request. Not thread-safe."""
+    def __init__(self, read_range: Callable[[int, int], bytes], size: int) -> None:
+        """Open the file without a request.
 
-    def __init__(self, store: "ObjectStore", key: str) -> None:
-        """Open the object.
-
-        Raises:
-            ObjectNotFound: there is no such object.
+        Args:
+            read_range: Returns a range of the file by its first byte and length.
+            size: Size of the file in bytes.
         """
-        info = store.stat(key)
-        if info is None:
-            raise ObjectNotFound(f"no object {key} in {store.url}")
-        self._store, self._key, self._size = store, key, info.size
+        self._read_range = read_range
+        self._size = size
         self._position = 0
+        self._begin = 0
+        self._held = b""
+
+    def fetch(self, start: int, length: int) -> None:
+        """Read this range now, and hold it in place of the range before; a length of 0 holds nothing."""
+        self._held = b""
+        self._begin, self._held = start, self._read_range(start, length) if length else b""
 
     def readable(self) -> bool:
         """Return True."""
@@ -71,7 +75,9 @@ class ObjectFile(io.RawIOBase):
         length = min(len(view), self._size - self._position)
         if length <= 0:
             return 0
-        data = self._store.read_range(self._key, self._position, length)
+        start = self._position - self._begin
+        is_held = 0 <= start <= len(self._held) - length
+        data = self._held[start : start + length] if is_held else self._read_range(self._position, length)
         view[: len(data)] = data
         self._position += len(data)
         return len(data)
@@ -231,7 +237,6 @@ _CONVERTED = ("status", "reason", "attempts", "notes", "quality", "quality_parts
 _PLAIN_PAGE_COLUMNS = tuple(name for name in _PAGE_TYPES if name not in _CONVERTED)
 _FIGURE_TEXTS = ("figure_id", "page_id", "document_id", "mode", "detail", "description", "data", "label", "engine")
 _FIGURE_NUMBERS = {"tokens_in": "int64", "tokens_out": "int64", "seconds": "double"}
-_PLAIN_FIGURE_COLUMNS = (*_FIGURE_TEXTS, *_FIGURE_NUMBERS)
 
 _FIGURE_TYPES = {**dict.fromkeys((*_FIGURE_TEXTS, "status", "reason"), "string"), **_FIGURE_NUMBERS}
 #: Columns of Fields, whose values and fields are JSON texts.
@@ -256,20 +261,18 @@ def pages_to_parquet(records: Sequence[PageRecord]) -> bytes:
     return table_bytes(_page_schema(), [_page_row(record) for record in records])
 
 
-def pages_from_parquet(source: Source, *, images: bool | Images) -> list[PageRecord]:
+def pages_from_parquet(source: Source, *, images: Images) -> list[PageRecord]:
     """Return all rows of a unit of Extract; see `iter_pages`."""
     return list(iter_pages(source, images=images))
 
 
-def iter_pages(source: Source, *, images: bool | Images) -> Iterator[PageRecord]:
-    """Yield the rows of a unit of Extract, a few at a time; True fetches all image bytes, False none.
+def iter_pages(source: Source, *, images: Images) -> Iterator[PageRecord]:
+    """Yield the rows of a unit of Extract, a few at a time, with these image bytes.
 
     Raises:
         StorageError: the file is damaged.
         WorkspaceMismatch: the file has a newer format.
     """
-    if isinstance(images, bool):
-        images = Images.ALL if images else Images.NONE
     left_out = {
         Images.ALL: (),
         Images.FIGURES: (_IMAGE_COLUMN,),
@@ -282,33 +285,22 @@ def iter_pages(source: Source, *, images: bool | Images) -> Iterator[PageRecord]
 
 def figures_to_parquet(records: Sequence[FigureRecord]) -> bytes:
     """Encode a unit of Describe."""
-    rows: list[dict[str, object]] = []
-    for record in records:
-        row = {name: cleaned(getattr(record, name)) for name in _PLAIN_FIGURE_COLUMNS}
-        rows.append({**row, "status": record.status.value, "reason": record.reason and record.reason.value})
+    rows = [{name: cleaned(getattr(record, name)) for name in _FIGURE_TYPES} for record in records]
     return table_bytes(_flat_schema(_FIGURES), rows)
 
 
 def figures_from_parquet(source: Source) -> list[FigureRecord]:
     """Return all rows of a unit of Describe; errors as in `iter_pages`."""
-    return [
-        FigureRecord(
-            status=Status(row["status"]),
-            reason=_reason(row["reason"]),
-            **{name: row[name] for name in _PLAIN_FIGURE_COLUMNS},
-        )
-        for row in iter_rows(source, _FIGURES, _flat_schema(_FIGURES).names)
-    ]
+    rows = iter_rows(source, _FIGURES, _flat_schema(_FIGURES).names)
+    return [FigureRecord(**row | {"status": Status(row["status"]), "reason": _reason(row["reason"])}) for row in rows]
 
 
 def fields_to_parquet(records: Sequence[FieldsRecord]) -> bytes:
     """Encode an item of Fields: one row per document."""
-    rows: list[dict[str, object]] = []
+    rows = []
     for record in records:
-        row = {name: cleaned(getattr(record, name)) for name in _DOCUMENT_TYPES}
-        row |= {"status": record.status.value, "reason": record.reason and record.reason.value}
-        row |= {"values": json.dumps(record.values), "fields": json.dumps(record.fields)}
-        rows.append(row)
+        texts = {"values": json.dumps(record.values), "fields": json.dumps(record.fields)}
+        rows.append({name: cleaned(getattr(record, name)) for name in _DOCUMENT_TYPES} | texts)
     return table_bytes(_flat_schema(_FIELDS), rows)
 
 
@@ -463,13 +455,13 @@ def _page_record(row: Mapping[str, Any]) -> PageRecord:
         quality=row.get("quality"),
         invisible_chars=row.get("invisible_chars") or 0,
         quality_parts=json.loads(row.get("quality_parts") or "{}"),
-        ledger=_ledger(row),
+        ledger=ledger_of(row),
         image=row["image_size"] and _image(row["image_size"], row.get(_IMAGE_COLUMN)),
         **{name: row[name] for name in _PLAIN_PAGE_COLUMNS},
     )
 
 
-def _ledger(row: Mapping[str, Any]) -> Ledger | None:
+def ledger_of(row: Mapping[str, Any]) -> Ledger | None:
     """Return the ledger, without places if their columns were not read; None for a page without a ledger."""
     if row.get("ink") is None:
         return None
@@ -536,7 +528,7 @@ def page_statuses(source: Source) -> list[PageStatus]:
             _reason(row["reason"]),
             row.get("quality"),
             len(row.get("figures") or ()),
-            _ledger(row),
+            ledger_of(row),
         )
         for row in iter_rows(source, _PAGES, _STATUS_COLUMNS)
     ]

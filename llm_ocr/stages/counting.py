@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from llm_ocr.documents.files import IMAGE
 from llm_ocr.documents.filters import Filters, LeftOut
@@ -23,6 +23,9 @@ from llm_ocr.stages.rendering import Remote
 from llm_ocr.types import Reason
 from llm_ocr.workspace.plan import KnownFiltered
 from llm_ocr.workspace.planned import DiskDict, PlannedDocument, wanted_of, wanted_pages
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 #: Largest size of a small file in bytes, and files per group.
 _SMALL, _TOGETHER = 4 << 20, 4
@@ -246,14 +249,12 @@ class PageCounter:
         )
 
 
-async def in_order(
-    documents: Iterable[SourceDocument], one: Callable[[SourceDocument], Awaitable[PlannedDocument]]
-) -> AsyncIterator[PlannedDocument]:
-    """Yield the result of `one` for each document, in order. Several calls run concurrently."""
-    waiting: deque[asyncio.Future[PlannedDocument]] = deque()
+async def in_order(items: Iterable[Item], one: Callable[[Item], Awaitable[Result]]) -> AsyncIterator[Result]:
+    """Yield the result of `one` for each item, in order. Several calls run concurrently."""
+    waiting: deque[asyncio.Future[Result]] = deque()
     try:
-        for document in documents:
-            waiting.append(asyncio.ensure_future(one(document)))
+        for item in items:
+            waiting.append(asyncio.ensure_future(one(item)))
             if len(waiting) > _AHEAD:
                 yield await waiting[0]
                 waiting.popleft()
@@ -263,6 +264,7 @@ async def in_order(
     finally:
         for task in waiting:
             task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 # Estimated page counts: a sample of the documents is opened, and the others are estimated from their size. An estimate

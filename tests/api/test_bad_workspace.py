@@ -149,7 +149,10 @@ def test_view_and_export_name_the_full_disk_and_the_way_out(made, tmp_path):
     """
     done = in_own_mounts(script, cwd=tmp_path)
     assert done.returncode == 0, said(done)
-    assert "The disk of small/site is full" in (tmp_path / "site.err").read_text()
+    assert (
+        "cannot write the site to small/site: No space left on device\nThe disk is full."
+        in (tmp_path / "site.err").read_text()
+    )
     for name in ("elsewhere.err", "table.err"):
         message = (tmp_path / name).read_text()
         assert str(tmp_path / "small") in message

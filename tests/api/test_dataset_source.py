@@ -134,16 +134,19 @@ def test_command_line_reads_a_dataset_and_names_errors(hub, tmp_path):
     assert "2 ok" in done.stdout
 
 
-@pytest.mark.parametrize("named", ["pages", "pages/data/train-*.parquet"])
-def test_dataset_on_this_machine_is_read_like_one_of_the_hub(tmp_path, monkeypatch, named):
+def test_dataset_on_this_machine_is_read_like_one_of_the_hub(tmp_path, monkeypatch):
     for path, data in files([parts.cell(parts.picture(word, size=(420, 120))) for word in WORDS]):
         (tmp_path / "pages" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "pages" / path).write_bytes(data)
     monkeypatch.chdir(tmp_path)
-    run = llm_ocr.run(dataset=named, workspace=tmp_path / "w", max_samples=8, **FRUGALLY)
+    run = llm_ocr.run(dataset="pages", workspace=tmp_path / "w", max_samples=8, **FRUGALLY)
     pages = sorted(run.pages(), key=lambda page: page.dataset_index)
     assert [page.markdown.strip() for page in pages] == list(WORDS[:8])
     assert len(list((tmp_path / "w/documents").rglob("train-00001-of-00002.parquet/000001*.md"))) == 1
+    pattern = "pages/data/train-*.parquet"
+    again = llm_ocr.plan(dataset=pattern, workspace=tmp_path / "by pattern", max_samples=8, engine="embedded")
+    planned = [part for unit in read_units(Workspace.open(again.url)) for part in unit.parts]
+    assert [part.source for part in planned] == [page.source for page in pages]
 
 
 def test_changed_file_of_a_local_dataset_fails_its_rows(tmp_path):

@@ -199,8 +199,8 @@ def children(parent: int) -> list[int]:
 
 @pytest.mark.slow
 def test_killed_fields_count_every_document_once(examples, tmp_path):
-    """Killed 20 times, each at a random moment after the next request, or after the next document or two."""
-    documents, chance = 30, random.Random(1)
+    """Killed 10 times, each at a random moment after the next request, or after the next document or two."""
+    documents, chance = 15, random.Random(1)
     sources = [tmp_path / f"{number}.pdf" for number in range(documents)]
     for number, source in enumerate(sources):
         source.write_bytes((examples / "paper.pdf").read_bytes() + f"\n% copy {number}\n".encode())
@@ -214,7 +214,7 @@ def test_killed_fields_count_every_document_once(examples, tmp_path):
     with running(preset="h100", served_model_name="qwen3-vl-8b", speed=0.5, max_num_seqs=2) as server:
         command = ["fields", "-w", str(workspace), "--schema", schema, "--server-url", server.url, "--quiet"]
         command += ["--max-inflight-requests", "2"]
-        for _ in range(20):
+        for _ in range(10):
             before, asked, more = published(), len(server.log()["requests"]), chance.randrange(3)
             process = subprocess.Popen(
                 program(*command), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -89,8 +89,8 @@ def test_same_command_sends_no_request_other_mapping_is_refused(regions, server,
 
 
 @pytest.mark.usefixtures("without_detector")
-def test_the_embedded_layout_stands_in_where_it_must_and_says_so(server, examples, tmp_path):
-    _, lines = extract(examples / "invoice.png", server, tmp_path / "w", layout_first="always")
+def test_the_embedded_layout_stands_in_where_it_must_and_says_so(server, small_examples, tmp_path):
+    _, lines = extract(small_examples / "invoice.png", server, tmp_path / "w", layout_first="always")
     assert any("Using the embedded engine's layout" in line and '"torch>=' in line for line in lines)
 
 

@@ -177,10 +177,11 @@ ASK = """
 import sys
 from llm_ocr.stages.start_checks import check_access
 from llm_ocr.errors import LlmOcrError
-try:
-    check_access(sys.argv[1], None, None)
-except LlmOcrError as error:
-    print(type(error).__name__, error)
+for model in sys.argv[1:]:
+    try:
+        check_access(model, None, None)
+    except LlmOcrError as error:
+        print(type(error).__name__, error)
 """
 
 
@@ -194,38 +195,32 @@ def hub():
         yield variables
 
 
-def asked(model: str, variables: dict[str, str]) -> str:
+def asked(variables: dict[str, str], *models: str) -> str:
     """In a process of its own: the client reads the Hub's address when it is imported."""
     others = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     done = subprocess.run(
-        [sys.executable, "-c", ASK, model], env={**others, **variables}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", ASK, *models], env={**others, **variables}, capture_output=True, text=True, check=True
     )
     return done.stdout + done.stderr
 
 
-def test_a_model_that_may_be_loaded_is_said_nothing_of(hub):
-    nobody = {name: value for name, value in hub.items() if name != "HF_TOKEN"}
-    assert asked("tester/open", nobody) == ""
-    assert asked("tester/gated", hub) == ""
+def test_only_a_gated_model_without_access_is_refused(hub):
+    anonymous = {name: value for name, value in hub.items() if name != "HF_TOKEN"}
+    output = asked(anonymous, "tester/open", "tester/gated")
+    assert output.startswith("ServerError tester/gated is gated")
+    assert "https://huggingface.co/tester/gated" in output and "HF_TOKEN" in output
 
 
-def test_a_gated_model_without_access_is_said_with_where_to_ask(hub):
-    nobody = {name: value for name, value in hub.items() if name != "HF_TOKEN"}
-    said = asked("tester/gated", nobody)
-    assert "ServerError tester/gated is gated" in said
-    assert "https://huggingface.co/tester/gated" in said and "HF_TOKEN" in said
-
-
-def test_a_model_that_is_not_there_is_said_with_near_names(hub):
-    said = asked("deepseek-ai/DeepSeek-OCR-3", hub)
-    assert "UsageError the Hub has no model deepseek-ai/DeepSeek-OCR-3" in said
-    assert "deepseek-ai/DeepSeek-OCR-2" in said
+def test_only_a_model_that_is_not_there_is_said_with_near_names(hub):
+    output = asked(hub, "tester/gated", "deepseek-ai/DeepSeek-OCR-3")
+    assert output.startswith("UsageError the Hub has no model deepseek-ai/DeepSeek-OCR-3")
+    assert "deepseek-ai/DeepSeek-OCR-2" in output
 
 
 def test_without_a_network_nothing_is_refused(hub):
-    said = asked("tester/gated", {**hub, "HF_ENDPOINT": "http://127.0.0.1:9"})
-    assert "Error tester" not in said
-    assert "cannot check the access to" in said
+    output = asked({**hub, "HF_ENDPOINT": "http://127.0.0.1:9"}, "tester/gated")
+    assert "Error tester" not in output
+    assert "cannot check the access to" in output
 
 
 def test_server_start_obstacle_is_reported_before_planning(examples, tmp_path):

@@ -50,6 +50,9 @@ def descriptions(run: llm_ocr.Run) -> dict[str, str]:
 FIGURES = "extracted_figures_metadata"
 
 
+@pytest.mark.parametrize(
+    "put", ["folder", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("s3", "gcs", "hub"))], indirect=True
+)
 def test_its_extract_is_described_and_assembled_here(put, tmp_path):
     place = written(put, [made.row(number) for number in range(3)], tmp_path)
     llm_ocr.describe(workspace=place.workspace, input=place.input, **place.settings, **FRUGAL)

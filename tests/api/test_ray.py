@@ -65,13 +65,11 @@ def cluster() -> Iterator[object]:
 
 
 @pytest.fixture
-def nodes(cluster) -> Iterator[list[object]]:
-    """Two nodes with a GPU each."""
-    found = [cluster.add_node(num_cpus=1, num_gpus=1, object_store_memory=OBJECTS) for _ in range(2)]
-    yield found
-    for node in found:
-        if node in cluster.worker_nodes:
-            cluster.remove_node(node)
+def nodes(cluster) -> list[object]:
+    """Two nodes with a GPU each: those of the test before, and a new one for each that died."""
+    while len(cluster.worker_nodes) < 2:
+        cluster.add_node(num_cpus=1, num_gpus=1, object_store_memory=OBJECTS)
+    return list(cluster.worker_nodes)
 
 
 @pytest.fixture(scope="module")

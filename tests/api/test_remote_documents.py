@@ -46,6 +46,7 @@ def bucket(request, small_examples) -> Iterator[Place]:
         yield f"{root}/papers", {"source_endpoint": endpoint}
 
 
+@pytest.mark.parametrize("bucket", [s3, pytest.param(gcs, marks=pytest.mark.slow)], ids=["s3", "gcs"], indirect=True)
 def test_a_prefix_of_a_bucket_is_read_like_a_folder(bucket, small_examples, tmp_path):
     url, settings = bucket
     run = llm_ocr.run(url, workspace=tmp_path / "w", **settings, **FRUGALLY)

@@ -12,7 +12,7 @@ from llm_ocr.storage import opening, register_store
 from llm_ocr_simulator import running
 from tests.fakes.memory_store import MemoryStore
 
-SIZES = (4, 16, 48)
+SIZES = (4, 12, 28)
 
 
 def document(number: int) -> bytes:

@@ -1,7 +1,6 @@
 """A stage of the user's own: its rows are what Describe and Assemble take, page for page."""
 
 import runpy
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -12,17 +11,6 @@ from llm_ocr.errors import PageFailure, StageError, StageMissing, UsageError
 from llm_ocr.types import Reason
 
 EMBEDDED = {"engine": "embedded"}
-
-
-@pytest.fixture
-def extracted(golden, examples, tmp_path):
-    """A workspace with two documents read."""
-
-    def make(folder):
-        sources = [examples / "invoice.png", examples / "paper.pdf"]
-        llm_ocr.extract(sources, workspace=folder / "w", pages_per_unit=2, **FRUGALLY)
-
-    return shutil.copytree(golden("extracted", make) / "w", tmp_path / "w")
 
 
 def shouted(page):

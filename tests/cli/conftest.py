@@ -51,7 +51,7 @@ def llm_ocr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fi
                 encoding="utf-8",
                 cwd=tmp_path,
                 env=variables,
-                timeout=120,
+                timeout=240,
             )
         with monkeypatch.context() as patch:
             if stub is not None:

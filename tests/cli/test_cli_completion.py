@@ -43,7 +43,7 @@ def test_bash_completes_commands_flags_values_and_files(script, typed, offered):
         capture_output=True,
         text=True,
         cwd=script.parent,
-        timeout=30,
+        timeout=240,
     )
     assert offered in done.stdout.splitlines(), done.stderr
 
@@ -60,7 +60,7 @@ def test_fish_completes_the_same(script, typed, offered):
         text=True,
         cwd=script.parent,
         env=environment,
-        timeout=30,
+        timeout=240,
     )
     assert offered in [line.split("\t")[0].rstrip("/") for line in done.stdout.splitlines()], done.stderr
 
@@ -69,5 +69,5 @@ def test_fish_completes_the_same(script, typed, offered):
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is missing on this machine")
 def test_zsh_accepts_the_script(script):
     asked = f"autoload -Uz compinit && compinit -u -D && source {script} && whence -w _shtab_llm_ocr"
-    done = subprocess.run(["zsh", "-f", "-c", asked], capture_output=True, text=True, cwd=script.parent, timeout=30)
+    done = subprocess.run(["zsh", "-f", "-c", asked], capture_output=True, text=True, cwd=script.parent, timeout=240)
     assert "_shtab_llm_ocr: function" in done.stdout, done.stderr

@@ -1,6 +1,7 @@
 """debug page: what the passes decided on one page, and the image of its blocks."""
 
 import json
+import math
 
 import pytest
 from bad_documents import text_pdf
@@ -94,6 +95,17 @@ def test_an_image_is_read_by_ocr(debug, sign, tmp_path):
     assert values_of(done, "block")[0].endswith('"Opening hours 9 to 17"')
     with Image.open(tmp_path / "sign-p0001.png") as overlay:
         assert overlay.size == (700, 120)
+
+
+def test_the_status_is_that_of_a_run(debug, sign, tmp_path):
+    with Image.open(sign) as picture:
+        page = Image.new("RGB", (700, 400), "white")
+        page.paste(picture)
+    for row in range(4):  # scribbles
+        wave = [(40 + x, 150 + 60 * row + 14 * math.sin(x * x / 300)) for x in range(0, 600, 3)]
+        ImageDraw.Draw(page).line(wave, "black", 3)
+    page.save(tmp_path / "letter.png")
+    assert debug("letter.png").stdout.startswith("letter.png, page 1 of 1: degraded: unread: text on the page")
 
 
 @pytest.mark.slow

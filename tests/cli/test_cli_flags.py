@@ -145,14 +145,9 @@ def test_help_teaches_every_setting_its_choices_and_its_default(command):
         if isinstance(setting.default, int | float) and not isinstance(setting.default, bool):
             assert f"(default: {setting.default:g})" in text
     assert len(command.examples) >= 2
-    assert all(typed in text for typed, _ in command.examples)
-
-
-@pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
-def test_the_examples_in_the_help_are_right(command):
     for typed, _ in command.examples:
         program, name, *arguments = typed.split()
-        assert program == "llm-ocr"
+        assert typed in text and program == "llm-ocr"
         parsed(name, *arguments)
 
 

@@ -60,15 +60,27 @@ def _pages(path, change, old):
     return asyncio.run(both())
 
 
-@pytest.mark.parametrize("aged", [True, False])  # proofs of files that have just been written are not kept
-@pytest.mark.parametrize("change", [_overwrite, _overwrite_and_set_the_time_back, _cut])
-def test_changed_file_gives_no_page_of_another_version(tmp_path, change, aged):
+CHANGES = [_overwrite, _overwrite_and_set_the_time_back, _cut]
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory):
+    """A file for each change that was not written just now: proofs of new files are not kept."""
+    folder = tmp_path_factory.mktemp("standing")
+    for change in CHANGES:
+        (folder / f"{change.__name__}.pdf").write_bytes(pages(text("older"), text("older")))
+    time.sleep(2.1)  # the clock of a file system cannot be set
+    return folder
+
+
+@pytest.mark.parametrize("aged", [True, False])
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_file_gives_no_page_of_another_version(tmp_path, standing, change, aged):
     old, other = (pages(text(word), text(word)) for word in ("older", "newer"))
     assert len(old) == len(other)
-    path = tmp_path / "a.pdf"
-    path.write_bytes(old)
-    if aged:
-        time.sleep(2.1)  # the file system's clock: nobody can set it
+    path = (standing if aged else tmp_path) / f"{change.__name__}.pdf"
+    if not aged:
+        path.write_bytes(old)
     about = path.stat()
     found = _pages(path, lambda: change(path, other, about), old)
     assert found[1] is Reason.SOURCE_CHANGED

@@ -50,6 +50,16 @@ def test_contradicted_actual_text_is_not_read(tmp_path):
         assert found.count("clock") == 1
 
 
+def test_glyphs_that_share_an_actual_text_are_read_once(tmp_path):
+    ends = (100.0, 108.0, 114.7, 121.4)  # each glyph begins where the one before it ends, as in Thai or Devanagari
+    first, second, third, fourth = (text(sign, x=x) for sign, x in zip("boat", ends, strict=True))
+    page = marked("bo", first + second) + marked("at", third + fourth) + text("house", x=128)
+    file = written(tmp_path / "a.pdf", pages(page))
+    read = with_renderer(lambda renderer: outcome(renderer, file, 1), text_layer=True)
+    assert [line.text for line in read.content.lines] == ["boat house"]
+    assert "".join(words for words, _ in read.evidence.lines).replace(" ", "") == "boathouse"
+
+
 @pytest.mark.parametrize("end", ["", ","])
 def test_word_below_a_bar_is_not_read(tmp_path, end):
     name = text(f"Kowalski{end}", x=200, y=600)

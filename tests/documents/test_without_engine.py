@@ -42,7 +42,7 @@ def test_pages_have_pdfium_lines_without_an_engine(without_packages, examples):
     paper = str(examples / "paper.pdf")
     done = subprocess.run(
         [sys.executable, "-S", "-P", "-c", PROGRAM, paper],
-        env={"PYTHONPATH": str(without_packages)}, capture_output=True, text=True, timeout=120,
+        env={"PYTHONPATH": str(without_packages)}, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tests.fakes.crash import When
 from tests.fakes.gcs_objects import (
     Conditions,
     Objects,
@@ -40,13 +41,6 @@ class How(StrEnum):
     CUT = "cut"  # the response ends in the middle, then the connection
     SHORT = "short"  # only half of a chunk of a resumable upload is stored, and the response reports this
     DELAY = "delay"  # the response is late by `seconds`
-
-
-class When(StrEnum):
-    """Whether the request is executed nevertheless."""
-
-    BEFORE = "before"
-    AFTER = "after"
 
 
 @dataclass(frozen=True, slots=True)

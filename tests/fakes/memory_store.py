@@ -7,13 +7,13 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import Self, TypeVar
 
 from llm_ocr.errors import ObjectChanged, ObjectExists, ObjectNotFound, StorageError
 from llm_ocr.storage import BaseStore, Capabilities, ObjectInfo
 from llm_ocr.storage.names import check_key
+from tests.fakes.crash import When
 
 R = TypeVar("R")
 
@@ -24,11 +24,8 @@ PAGE = 1000
 _DEPTH = 3
 
 
-class Fault(StrEnum):
-    """Time of a request's failure: before its execution, or afterward, so that only the response is lost."""
-
-    BEFORE = "before"
-    AFTER = "after"
+#: Time of a request's failure: before its execution, or afterward, so that only the response is lost.
+Fault = When
 
 
 class MemoryStore(BaseStore):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hf_jobs_running import Platform
 
+from llm_ocr.launch import launching
 from llm_ocr.launch.library import library_wheel
 from tests.fakes.hub import TOKEN, running
 
@@ -24,3 +25,11 @@ def platform(wheel, monkeypatch) -> Iterator[Platform]:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     with running() as (hub, _):
         yield Platform(hub, wheel)
+
+
+@pytest.fixture
+def bucket(platform, monkeypatch) -> Platform:
+    """With a bucket for a workspace, and asked often."""
+    platform.api.create_bucket("tester/ws", private=True)
+    monkeypatch.setattr(launching, "EVERY", 0.5)
+    return platform

@@ -20,8 +20,6 @@ from llm_ocr.launch.records import read_launches
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.stored import verified_launch
-from tests.fakes.cloud_run import running as cloud_run_running
-from tests.fakes.gcs import running as gcs_running
 from tests.fakes.hub import TOKEN
 
 WORKSPACE = "hf://buckets/tester/ws/run"
@@ -33,23 +31,21 @@ OFTEN = (
 )
 
 
-@pytest.fixture
-def bucket(platform, monkeypatch) -> Platform:
-    platform.api.create_bucket("tester/ws", private=True)
-    monkeypatch.setattr(launching, "EVERY", 0.5)
-    return platform
+#: An image that holds the library: its jobs install nothing.
+IMAGE = ("--image", "registry.example/llm-ocr:1", "--wheel", "image")
 
 
-def words(platform: Platform, *sources) -> list[str]:
+def words(platform: Platform, *sources, library: tuple[str, ...] = IMAGE) -> list[str]:
     where = ("-w", WORKSPACE, "--workspace-endpoint", platform.hub.url, "--platform-endpoint", platform.hub.url)
     command = ("launch", "hf-jobs", "pipeline", *map(str, sources), *where, *SMALL, "--hardware", "cpu-upgrade")
-    return [*command, "--wheel", platform.wheel, "--detach"]
+    return [*command, *library, "--detach"]
 
 
 def settings(platform: Platform, *sources, **more) -> LaunchSettings:
     found = {
         **{"platform": "hf-jobs", "stage": "pipeline", "workspace": WORKSPACE, "hardware": "cpu-upgrade"},
-        **{"workspace_endpoint": platform.hub.url, "platform_endpoint": platform.hub.url, "wheel": platform.wheel},
+        **{"workspace_endpoint": platform.hub.url, "platform_endpoint": platform.hub.url},
+        **{"image": "registry.example/llm-ocr:1", "wheel": "image"},
         **{"engine": "embedded", "render_workers": 1, "ocr_workers": 1, "pages_per_unit": 1, "detach": True},
         "sources": tuple(map(str, sources)),
     }
@@ -64,14 +60,16 @@ def jobs_of(platform: Platform):
 @pytest.mark.timeout(600)
 def test_dataset_is_made_after_the_launching_process_has_exited(bucket, digital, tmp_path, capsys):
     environment = {"HF_TOKEN": TOKEN, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    command = [sys.executable, "-c", OFTEN, *words(bucket, digital / "one.pdf", digital / "two.pdf")]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=120)
+    library = ("--wheel", bucket.wheel)
+    command = [sys.executable, "-c", OFTEN, *words(bucket, digital / "one.pdf", digital / "two.pdf", library=library)]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=240)
     assert run.returncode == 0, said(run)
     assert run.stdout.startswith("1 job submitted.")
     coordinator = jobs_of(bucket)[0]
     assert coordinator.labels["stage"] == PIPELINE
     lines: list[str] = []
-    begin(settings(bucket, digital / "one.pdf", digital / "two.pdf", detach=False), lines.append).wait()
+    again = settings(bucket, digital / "one.pdf", digital / "two.pdf", detach=False, image=None, wheel=bucket.wheel)
+    begin(again, lines.append).wait()
     assert any("3/3 pages," in line for line in lines), lines  # a later launch waits for the first
     assert coordinator.over.wait(300)
     assert coordinator.stage == "COMPLETED", coordinator.lines
@@ -147,31 +145,16 @@ def listed(capsys, *place: str) -> dict[str, str]:
 def test_a_job_of_sagemaker_submits_the_stages(digital, monkeypatch, capsys):
     monkeypatch.setattr(launching, "EVERY", 0.5)
     with opened() as account:
-        where = ("--role", account.role)
+        where = ("--role", account.role, "--image", account.image, "--wheel", "image")
         asked = ("-w", account.workspace, "--hardware", "ml.c5.xlarge", "--max-cost", "5", *where, *SMALL, "--detach")
         assert main(["launch", "sagemaker", "pipeline", str(digital / "one.pdf"), *asked]) == 0
-        until(lambda: listed(capsys, "-w", account.workspace)[PIPELINE] not in ("queued", "running"), bool)
+        (coordinator,) = account.fake.jobs.values()
+        until(lambda: coordinator.look() or coordinator.over, bool)
         assert set(listed(capsys, "-w", account.workspace).values()) == {"succeeded"}
         limits = [job.body["StoppingCondition"]["MaxRuntimeInSeconds"] for job in account.fake.jobs.values()]
         assert llm_ocr.open(account.workspace).status.finished
     # A tenth of the budget is for the coordinator, and Extract may have the rest.
     assert limits[:2] == [int(0.5 / 0.05 * 3600) - 120, (int(4.5 / 0.204 * 3600) - 120) // 60 * 60]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_task_of_cloud_run_submits_the_stages(digital, monkeypatch, capsys):
-    pytest.importorskip("google.cloud.run_v2")
-    pytest.importorskip("google.cloud.storage")
-    monkeypatch.setattr(launching, "EVERY", 0.5)
-    with gcs_running("bucket") as gcs, cloud_run_running(environment={"STORAGE_EMULATOR_HOST": gcs.url}) as run:
-        place = ("-w", "gs://bucket/run", "--workspace-endpoint", gcs.url)
-        where = ("--project", "my-project", "--region", "us-central1", "--platform-endpoint", run.url)
-        asked = (*place, *where, "--hardware", "cpu", *SMALL, "--detach")
-        assert main(["launch", "cloud-run", "pipeline", str(digital / "one.pdf"), *asked]) == 0
-        until(lambda: listed(capsys, *place)[PIPELINE] not in ("queued", "running"), bool)
-        assert set(listed(capsys, *place).values()) == {"succeeded"}
-        assert llm_ocr.open("gs://bucket/run", endpoint=gcs.url).status.finished
 
 
 @pytest.mark.slow
@@ -212,14 +195,24 @@ def test_where_it_cannot_work_is_said_before_anything_is_made(more, message, hin
     assert not any(tmp_path.iterdir())
 
 
-def test_dry_run_shows_the_coordinator_first(tmp_path):
-    run = cli("launch", "sagemaker", "pipeline", "-w", "s3://b/w", "--detach", "--dry-run", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("platform", "workspace", "machine", "extras"),
+    [
+        ("sagemaker", "s3://b/w", '"InstanceType": "ml.t3.medium"', '["s3"]'),
+        ("cloud-run", "gs://b/w", '"limits": {"cpu": "2", "memory": "4Gi"}', '["gcs", "cloud-run"]'),
+        ("hf-jobs", "s3://b/w", '"flavor": "cpu-basic"', '["s3"]'),
+    ],
+    ids=["sagemaker", "cloud-run", "hf-jobs"],
+)
+def test_dry_run_shows_the_coordinator_first(platform, workspace, machine, extras, tmp_path):
+    run = cli("launch", platform, "pipeline", "-w", workspace, "--detach", "--dry-run", cwd=tmp_path)
     assert run.returncode == 0, said(run)
     first, *stages = json.loads(run.stdout)
     assert [one["stage"] for one in stages] == ["extract", "describe", "assemble"]
-    body = first["requests"][0]["body"]
-    assert "llm_ocr.launch.coordinator" in body["AlgorithmSpecification"]["ContainerArguments"][0]
-    assert body["ResourceConfig"]["InstanceType"] == "ml.t3.medium"
+    request = json.dumps(first["requests"])
+    assert "llm_ocr.launch.coordinator" in request
+    assert machine in request
+    assert json.dumps(f'"extras": {extras}')[1:-1] in request  # the client of the store, and that of the platform
 
 
 def test_a_launch_without_a_hash_is_not_coordinated():

@@ -7,7 +7,7 @@ from store_servers import s3
 import llm_ocr
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
-from llm_ocr.launch import State, launching
+from llm_ocr.launch import State
 from llm_ocr.launch.launching import begin
 from tests.fakes.hub import Mishap
 
@@ -15,18 +15,12 @@ pytestmark = pytest.mark.slow
 
 
 def launch(platform: Platform, *sources, **more):
-    options = {"platform_endpoint": platform.hub.url, "workspace_endpoint": platform.hub.url, "wheel": platform.wheel}
+    options = {"platform_endpoint": platform.hub.url, "workspace_endpoint": platform.hub.url}
+    options |= {"image": "registry.example/llm-ocr:1", "wheel": "image"}
     asked = {"platform": "hf-jobs", "stage": "extract", "workspace": WORKSPACE, "hardware": "cpu-upgrade", **options}
     settings = {**asked, "engine": "embedded", "sources": tuple(map(str, sources)), "pages_per_unit": 1, **more}
     said: list[str] = []
     return begin(settings_from(LaunchSettings, "submit", settings), said.append), said
-
-
-@pytest.fixture
-def bucket(platform, monkeypatch) -> Platform:
-    platform.api.create_bucket("tester/ws", private=True)
-    monkeypatch.setattr(launching, "EVERY", 0.5)
-    return platform
 
 
 def test_a_launch_whose_job_ran_out_of_time_goes_on_where_it_was(bucket, examples):

@@ -68,6 +68,13 @@ def test_pipeline_runs_one_job_at_a_time_to_a_whole_result(platform, sources, tm
     status = llm_ocr.open(tmp_path / "w").status
     assert status.finished
     assert status.pages.ok == 3
+    with Workspace.open(str(tmp_path / "w")) as workspace:
+        found = launched_jobs(workspace)
+    assert [(one.stage, one.status.state) for one in found] == [
+        ("extract", State.SUCCEEDED),
+        ("describe", State.SUCCEEDED),
+        ("assemble", State.SUCCEEDED),
+    ]
 
 
 def test_waiting_for_one_stage_submits_no_later_one(platform, sources, tmp_path):
@@ -295,17 +302,6 @@ def test_ctrl_c_while_a_job_is_created_does_not_hide_it(platform, sources, tmp_p
     platform.dies_after_submit = True
     with pytest.raises(Interrupted, match="1 job goes on"):
         launch(tmp_path / "w", "extract", sources).wait()
-
-
-def test_jobs_lists_what_was_launched(platform, sources, tmp_path):
-    launch(tmp_path / "w", "pipeline", sources).wait()
-    with Workspace.open(str(tmp_path / "w")) as workspace:
-        found = launched_jobs(workspace)
-    assert [(one.stage, one.status.state) for one in found] == [
-        ("extract", State.SUCCEEDED),
-        ("describe", State.SUCCEEDED),
-        ("assemble", State.SUCCEEDED),
-    ]
 
 
 def test_extract_is_not_rented_for_when_nothing_is_left(platform, sources, tmp_path):

@@ -81,7 +81,7 @@ def test_a_dry_run_needs_no_account_network_workspace_or_package(tmp_path):
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert run.returncode == 0, run.stderr
     assert "geheimnis" not in run.stdout + run.stderr

@@ -62,10 +62,14 @@ def test_the_region_is_the_jobs(account, monkeypatch, variables):
 
 
 @pytest.mark.parametrize(("where", "hint"), [("entry/absent", "create-secret"), ("entry/bytes", "--secret-string")])
-def test_a_secret_that_cannot_be_had_is_the_jobs_failure(account, tmp_path, where, hint):
+def test_a_secret_that_cannot_be_had_says_what_to_do(account, where, hint):
     with pytest.raises(LaunchError, match=where) as error:
         fetched(f"KEY={where}", {})
     assert hint in error.value.hint
+
+
+def test_a_secret_that_cannot_be_had_is_the_jobs_failure(account, tmp_path):
+    where = "entry/absent"
     file = tmp_path / "failure"
     run = entry(["python", "-c", "print('ran')"], LLM_OCR_SECRETS=f"KEY={where}", LLM_OCR_ERROR_FILE=str(file))
     assert (run.returncode, run.stdout) == (1, "")

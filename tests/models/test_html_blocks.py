@@ -1,14 +1,12 @@
 """Pages in HTML with boxes become blocks, whole, cut or broken as they may be."""
 
-from functools import cache
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_ocr.models.parsers import parser_named
 from llm_ocr.models.parsers.html_blocks import parse_chandra, parse_chandra1, parse_qwen_html, parse_surya
-from llm_ocr.models.profile import NO_FRAME, Parsed, Parser
+from llm_ocr.models.profile import NO_FRAME, Parser
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import Block, BlockKind, Box
 
@@ -313,31 +311,20 @@ def test_the_parser_of_any_html_with_boxes_keeps_them(text: str):
 PARSERS = (parse_chandra, parse_chandra1, parse_surya, parse_qwen_html)
 
 
-@cache
-def cuts(parse: Parser, page: str) -> list[Parsed]:
-    """What becomes of the page's beginnings, of each length."""
-    return [parse(page[:end], NO_FRAME) for end in range(len(page))]
-
-
-def test_a_cut_answer_keeps_all_blocks_before_the_cut():
-    whole = parse_chandra(PAGE).blocks
-    ends = [at for at in range(len(PAGE)) if PAGE[:at].endswith("</div>")]
-    for end in range(len(PAGE)):
-        blocks = cuts(parse_chandra, PAGE)[end].blocks
-        complete = cuts(parse_chandra, PAGE)[max((at for at in ends if at <= end), default=0)].blocks
+@pytest.mark.parametrize(("parse", "page"), [(parse_chandra, PAGE), (parse_qwen_html, QWEN)], ids=["chandra", "qwen"])
+def test_a_cut_answer_keeps_its_blocks_and_shows_no_tag(parse: Parser, page: str):
+    whole, complete = parse(page, NO_FRAME).blocks, ()
+    for end in range(len(page)):
+        blocks = parse(page[:end], NO_FRAME).blocks
+        if page[:end].endswith("</div>"):
+            complete = blocks
         for block, expected in zip(blocks, complete, strict=False):
             assert (block.kind, block.box, block.text, block.described) == (
                 *(expected.kind, expected.box, expected.text, expected.described),
             ), end
-        assert len(blocks) >= len(complete)
-        assert len(blocks) <= len(whole)
-
-
-@pytest.mark.parametrize("page", [PAGE, QWEN], ids=["chandra", "qwen"])
-def test_a_cut_answer_shows_no_part_of_a_tag(page: str):
-    for parsed in (*cuts(parse_chandra, page), *cuts(parse_qwen_html, page)):
-        shown = blocks_to_markdown(parsed.blocks)
-        assert not any(part in shown for part in ("data-", "<div", "</di", "<math", "<im", "<h1", "class="))
+        assert len(complete) <= len(blocks) <= len(whole)
+        shown = blocks_to_markdown(blocks)
+        assert not any(part in shown for part in ("data-", "<div", "</di", "<math", "<im", "<h1", "class=")), end
 
 
 TAGS = (

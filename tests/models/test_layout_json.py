@@ -129,7 +129,10 @@ def test_an_empty_layout_is_an_empty_page(text: str):
 # --- cut answers
 
 
-@pytest.mark.parametrize("page", [PAGE, f"```json\n{PAGE}", f'{{"layout": {PAGE}'], ids=["bare", "fence", "object"])
+SHORT = json.dumps(json.loads(PAGE)[:4])
+
+
+@pytest.mark.parametrize("page", [PAGE, f"```json\n{SHORT}", f'{{"layout": {SHORT}'], ids=["bare", "fence", "object"])
 def test_a_cut_answer_keeps_all_blocks_before_the_cut(page: str):
     whole = parse_dots(page, FRAME).blocks
     for end in range(len(page)):
@@ -244,13 +247,6 @@ def test_figure_without_box_is_named_as_lost_and_words_are_kept():
     assert parsed.lost == ("Picture: cannot be cut out without a box",) * 2
 
 
-@pytest.mark.parametrize(
-    "bbox", ["10 20 500 600", "[10, 20, 500, 600]", [[10, 20], [500, 600]], ["10", "20", 500, 600.0]]
-)
-def test_boxes_are_read_in_every_usual_form(bbox: object):
-    assert read(piece(bbox=bbox)).blocks[0].box == Box(0.01, 0.02, 0.5, 0.6)
-
-
 def test_what_a_model_says_of_a_figure_is_no_text_of_the_page():
     parsed = read(piece("A map of the valley", "Picture"))
     assert (parsed.blocks[0].text, parsed.blocks[0].described) == ("", "A map of the valley")
@@ -341,14 +337,6 @@ def test_missing_character_anywhere_costs_at_most_one_block(said: list[str], dat
     assert len(missing) <= 1, broken
 
 
-@given(st.lists(words, min_size=1, max_size=6, unique=True), st.data())
-def test_words_before_a_cut_are_never_lost(said: list[str], data):
-    text = json.dumps([piece(f"{one}.", bbox=[1, 10 * at + 1, 9, 10 * at + 9]) for at, one in enumerate(said)])
-    end = data.draw(st.integers(0, len(text)))
-    shown = "".join(block.text for block in parse_json(text[:end]).blocks)
-    assert all(one in shown for one in said if f'"{json.dumps(one)[1:-1]}."' in text[:end])
-
-
 def test_layout_with_single_quotes_is_read():
     text = "[{'bbox': [98, 71, 1520, 140], 'category': 'Text', 'text': \"The captain's boat\"}]"
     assert [block.text for block in parse_dots(text, FRAME).blocks] == ["The captain's boat"]
@@ -360,6 +348,9 @@ def test_layout_with_single_quotes_is_read():
     [
         "[100, 50, 900, 90]",
         '"100, 50, 900, 90"',
+        '"100 50 900 90"',
+        '"[100, 50, 900, 90]"',
+        '["100", "50", 900, 90.0]',
         "[900, 90, 100, 50]",
         "[[100, 50], [900, 90]]",
         "[100, 50, 900, 50, 900, 90, 100, 90]",

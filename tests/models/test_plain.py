@@ -224,26 +224,48 @@ def test_head_foot_and_signature_are_told_from_the_text():
 @pytest.mark.parametrize(
     "answer",
     [
-        "<think>One column.</think>\n# Orders\n\nLeave.",
-        "The page has one column.\n</think>\n\n# Orders\n\nLeave.",
-        "<think>One column.</think>\n```markdown\n# Orders\n\nLeave.\n```",
-        "# Orders\n\n<think>\n\n</think>\n\nLeave.",
-        "<|im_start|>assistant\n# Orders\n\nLeave.<|im_end|>\n<|im_start|>assistant\n# Orders\n\nLeave.",
-        "# Orders\n\nLeave.\n<|user|>\nThanks",
-        "Here is the text of the page:\n\n```markdown\n# Orders\n\nLeave.\n```\n\nLet me know if you need more.",
-        "Sure! Here is the transcribed text:\n```\n# Orders\n\nLeave.\n```",
-        "<start_of_turn>model\n# Orders\n\nLeave.<end_of_turn>",
-        "<|start_of_role|>assistant<|end_of_role|># Orders\n\nLeave.<|end_of_text|>",
-        "<|channel|>analysis<|message|>One column.<|end|><|start|>assistant<|channel|>final<|message|>"
-        "# Orders\n\nLeave.<|return|>",
-        "<seed:think>One column.</seed:think># Orders\n\nLeave.",
-        "◁think▷One column.◁/think▷# Orders\n\nLeave.",
-        "<reasoning>One column.</reasoning>\n# Orders\n\nLeave.",
-        "[/INST] # Orders\n\nLeave.</s>",
+        "<think>One column.</think>\n{}",
+        "The page has one column.\n</think>\n\n{}",
+        "<thinking>\nOne column.\n</thinking>\n\n{}",
+        "<seed:think>One column.</seed:think>{}",
+        "◁think▷One column.◁/think▷{}",
+        "<reasoning>One column.</reasoning>\n{}",
+        "<think>One column.</think>\n```markdown\n{}\n```",
+        "# Market rules\n\n<think>\n\n</think>\n\nStalls open at seven.",
+        "<|im_start|>assistant\n{}<|im_end|>\n<|im_start|>assistant\n{}",
+        "{}\n<|user|>\nThanks",
+        "<start_of_turn>model\n{}<end_of_turn>",
+        "<|start_of_role|>assistant<|end_of_role|>{}<|end_of_text|>",
+        "<|channel|>analysis<|message|>One column.<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>",
+        "[/INST] {}</s>",
+        "{}<end_of_turn>\n<eos>",
+        "{}<pad><pad><unk>",
+        "<|vision_start|><|image_pad|><|vision_end|>{}",
+        "<|begin_of_box|>{}<|end_of_box|>",
+        "Here is the text of the page:\n\n```markdown\n{}\n```\n\nLet me know if you need more.",
+        "Here is the transcription of the page in Markdown:\n\n{}\n\nLet me know if you need anything else!",
+        "Sure! Here is the transcribed text:\n```\n{}\n```",
+        'Sure! Here is the extracted text:\n\n"""\n{}\n"""',
+        "The text in the image is as follows:\n\n---\n\n{}\n\n---\n\nI hope this helps!",
+        "以下是图片中的文字内容：\n\n{}",
+        "Hier ist der transkribierte Text aus dem Bild:\n\n{}",
+        "Voici le texte extrait de l'image :\n\n{}",
+        "{}\n\n---\n\n**Note:** The transcription above preserves the original formatting.",
+        "``` markdown\n{}\n```",
+        "```\n{}\n```",
+        "{}\n```\n{}\n```\n{}\n```",
+        '<div style="text-align: center;">\n  {}\n</div>',
+        "<h1>Market rules</h1>\n<p>Stalls open at seven.</p>",
+        "<answer>\n{}\n</answer>",
+        '<document>\n<page number="1">\n{}\n</page>\n</document>',
+        '{"markdown": "# Market rules\\n\\nStalls open at seven."}',
+        '"# Market rules\\n\\nStalls open at seven."',
+        "# Market rules\\n\\nStalls open at seven.",
     ],
 )
-def test_thoughts_chat_turns_and_talk_are_not_the_page(answer: str):
-    assert blocks_to_markdown(parse_plain(answer).blocks) == "# Orders\n\nLeave."
+def test_thoughts_chat_turns_wrappers_and_talk_are_not_the_page(answer: str):
+    page = "# Market rules\n\nStalls open at seven."
+    assert blocks_to_markdown(parse_plain(answer.replace("{}", page)).blocks) == page
 
 
 def test_a_thought_without_an_end_is_no_page():
@@ -256,9 +278,17 @@ def test_a_thought_without_an_end_is_no_page():
         "The answer stands between `<think>` and `</think>`.\n\n```text\n<think>add the tides</think>\n```",
         "A turn ends with `<|im_end|>`.\n\n```text\n<|im_start|>user\nHello<|im_end|>\n```\n\nThe end.",
         "# Writing\n\nA picture is one line:\n\n```markdown\n![image](image_1.png)\n```\n\nIt is read aloud.",
+        "Here is the text of the notice:\n\nAll boats must be out by Friday.",
+        "Sure enough, the document below was found:\n\nPlease let me know if you need anything else.",
+        "```\nstart = 7\nfor lamp in range(start):\n    light(lamp)\n```",
+        "Type this twice:\n\n```\nlight\n```\n\n```\nlight\n```",
+        "The set is $\\nabla f \\neq \\nu$ and C:\\new\\notes is a folder.",
+        "**Note:** The sluice was rebuilt in 1912.",
+        "Write `<|image_pad|>` for an image.",
+        '{"text": "a", "size": 2}',
     ],
 )
-def test_a_page_about_thoughts_turns_and_fences_stays_whole(page: str):
+def test_a_page_that_resembles_what_surrounds_one_stays_whole(page: str):
     assert blocks_to_markdown(parse_plain(page).blocks) == page
 
 
@@ -272,49 +302,6 @@ def test_a_page_about_thoughts_turns_and_fences_stays_whole(page: str):
         ("I am sorry I cannot attend the meeting.", False),
         ("I am unable to provide the goods this week.", False),
         ("I cannot see the harbor from my window.", False),
-    ],
-)
-def test_a_refusal_is_told_from_a_letter(text: str, refuses: bool):
-    assert is_refusal(text) is refuses
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "<think>\nOne column.\n</think>\n\n{}",
-        "<thinking>\nOne column.\n</thinking>\n\n{}",
-        "The sheet has one column.</think>\n{}",
-        "Here is the transcription of the page in Markdown:\n\n{}\n\nLet me know if you need anything else!",
-        "The text in the image is as follows:\n\n---\n\n{}\n\n---\n\nI hope this helps!",
-        "以下是图片中的文字内容：\n\n{}",
-        "``` markdown\n{}\n```",
-        "```\n{}\n```",
-        "{}\n```\n{}\n```\n{}\n```",
-        '<div style="text-align: center;">\n  {}\n</div>',
-        "<h1>Market rules</h1>\n<p>Stalls open at seven.</p>",
-    ],
-)
-def test_page_remains_without_what_surrounds_it(answer: str):
-    page = "# Market rules\n\nStalls open at seven."
-    assert blocks_to_markdown(parse_plain(answer.replace("{}", page)).blocks) == page
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        "Here is the text of the notice:\n\nAll boats must be out by Friday.",
-        "Sure enough, the document below was found:\n\nPlease let me know if you need anything else.",
-        "```\nstart = 7\nfor lamp in range(start):\n    light(lamp)\n```",
-        "Type this twice:\n\n```\nlight\n```\n\n```\nlight\n```",
-    ],
-)
-def test_page_that_resembles_talk_stays_whole(page: str):
-    assert blocks_to_markdown(parse_plain(page).blocks) == page
-
-
-@pytest.mark.parametrize(
-    ("text", "refuses"),
-    [
         ("抱歉，我无法识别这张图片中的文字。", True),
         ("抱歉，我不能参加周五的会议。", False),
         ("I'm sorry, but the image is too blurry to read the text.", True),
@@ -337,7 +324,7 @@ def test_page_that_resembles_talk_stays_whole(page: str):
         ("I cannot provide the boats that you asked for.", False),
     ],
 )
-def test_refusals_of_other_forms_are_told_from_letters(text: str, refuses: bool):
+def test_a_refusal_is_told_from_a_letter(text: str, refuses: bool):
     assert is_refusal(text) is refuses
 
 
@@ -390,41 +377,6 @@ def test_hunyuan_points_in_tables_and_formulas_stay():
     assert blocks_to_markdown(parse_hunyuan(f"{cell}\n\n{formula}").blocks) == f"{cell}\n\n{formula}"
     blocks = parse_hunyuan("Own count (39,337),(512,900) (600,100),(910,400)\n\nIt fell.，(60,120),(300,420)").blocks
     assert [block.text for block in blocks] == ["Own count", "", "", "It fell.", ""]
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "<answer>\n# Log\n\nShut it.\n</answer>",
-        '<document>\n<page number="1">\n# Log\n\nShut it.\n</page>\n</document>',
-        '{"markdown": "# Log\\n\\nShut it."}',
-        '"# Log\\n\\nShut it."',
-        "# Log\\n\\nShut it.",
-        "<|vision_start|><|image_pad|><|vision_end|># Log\n\nShut it.",
-        "<|begin_of_box|># Log\n\nShut it.<|end_of_box|>",
-        "# Log\n\nShut it.<pad><pad><unk>",
-        "# Log\n\nShut it.<end_of_turn>\n<eos>",
-        'Sure! Here is the extracted text:\n\n"""\n# Log\n\nShut it.\n"""',
-        "# Log\n\nShut it.\n\n---\n\n**Note:** The transcription above preserves the original formatting.",
-        "Hier ist der transkribierte Text aus dem Bild:\n\n# Log\n\nShut it.",
-        "Voici le texte extrait de l'image :\n\n# Log\n\nShut it.",
-    ],
-)
-def test_wrappers_of_an_answer_are_no_text(answer: str):
-    assert blocks_to_markdown(parse_plain(answer).blocks) == "# Log\n\nShut it."
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        "The set is $\\nabla f \\neq \\nu$ and C:\\new\\notes is a folder.",
-        "**Note:** The sluice was rebuilt in 1912.",
-        "Write `<|image_pad|>` for an image.",
-        '{"text": "a", "size": 2}',
-    ],
-)
-def test_text_like_a_wrapper_stays(page: str):
-    assert blocks_to_markdown(parse_plain(page).blocks) == page
 
 
 @pytest.mark.parametrize("target", ["images/fig1.png", './plan.jpeg "Plan"', "<plan one.jpeg>", "figure:3"])

@@ -25,7 +25,7 @@ _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def put_fine_vision(hub: FakeHub) -> None:
-    """One configuration with the pages of `examples/paper.pdf` and one image that is broken: a list of images a row."""
+    """One configuration with two pages of `examples/paper.pdf` and a broken image: a list of images a row."""
     hub.state.accounts.by_token["hf_owner"] = Account(_NAME.partition("/")[0])
     api = HfApi(endpoint=hub.url, token="hf_owner")
     api.create_repo(_NAME, repo_type="dataset", private=False)
@@ -44,7 +44,7 @@ def _parquet() -> bytes:
 def _pages() -> list[bytes]:
     found = []
     with pypdfium2.PdfDocument(REPOSITORY / "examples" / "paper.pdf") as document:
-        for page in document:
+        for page in (document[0], document[1]):
             file = io.BytesIO()
             page.render(scale=1.6, grayscale=True).to_pil().save(file, "PNG")
             found.append(file.getvalue())

@@ -1,4 +1,7 @@
-"""Notebooks from top to bottom: here for real, on the Hub and Google Cloud against stand-ins whose jobs run."""
+"""Notebooks from top to bottom: on this machine, and on platforms against stand-ins whose jobs run.
+
+The cells of all platforms are the same. `test_stored_notebooks.py` plans the jobs of each with its own parameters.
+"""
 
 import pytest
 from checked_runs import executed, said
@@ -28,6 +31,7 @@ def test_google_cloud_run(tmp_path):
     assert said(notebook, "clean").count("deleted: job") == 3
 
 
+@pytest.mark.long
 def test_sagemaker(tmp_path):
     pytest.importorskip("moto.server")
     notebook = executed("sagemaker", tmp_path)

@@ -1,14 +1,16 @@
 """Notebooks as they are stored: made from one template, short, and with the outputs of a run."""
 
 import ast
+import json
 import re
 import tomllib
+from typing import Any
 
 import nbformat
 import pytest
 from checked_runs import check
 from make_notebooks import built
-from notebook_runs import NAMES, NOTEBOOKS, REPOSITORY, code_of, read
+from notebook_runs import NAMES, NOTEBOOKS, REPOSITORY, cell_of, code_of, read
 from packaging.requirements import Requirement
 
 LONGEST = 150  # lines of code
@@ -97,6 +99,26 @@ def test_the_parameters_are_in_one_cell(name):
     assert '"max_samples": 256' in cell.source
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     assert "each with its own license" in text  # beside the dataset
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"local"}))
+def test_its_parameters_plan_the_three_stages(name):
+    place: dict[str, Any] = {}
+    for cell in ("imports", "parameters", "documents"):
+        exec(cell_of(read(name), cell).source.replace("ACCOUNT", "123456789012"), place)
+    source = cell_of(read(name), "look").source
+    (planned,) = re.findall(r"^extract, describe, assemble = (dry_run\(.*\))$", source, re.MULTILINE)
+    stages = eval(planned, place)
+    assert [one.plan.spec.stage for one in stages] == ["extract", "describe", "assemble"]
+    settings = place["SETTINGS"]
+    for one in stages:
+        plan, sent = one.plan, json.dumps([request.body for request in one.plan.requests])
+        assert plan.requests and plan.platform == name.replace("_", "-")
+        assert (plan.spec.workspace, plan.spec.shards) == (place["WORKSPACE"], settings["shards"])
+        for own in sorted({"role", "project", "region", "service_account"} & settings.keys()):
+            assert settings[own] in sent, own
+    assert stages[0].plan.spec.hardware == settings["hardware"]
+    assert stages[0].settings["dataset"] == place["DATASET"]["dataset"]
 
 
 @pytest.mark.parametrize("name", NAMES)

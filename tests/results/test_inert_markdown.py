@@ -162,9 +162,9 @@ def test_nothing_active_is_left_in_any_order(parts: list[str]):
 )
 def test_hostile_text_takes_linear_time(unit: str):
     begun = time.process_time()
-    inert_markdown((unit * 50_000)[:50_000])
-    inert_markdown(unit * 100_000)
-    assert time.process_time() - begun < 10
+    inert_markdown((unit * 30_000)[:30_000])
+    inert_markdown(unit * 60_000)
+    assert time.process_time() - begun < 5
 
 
 def test_a_page_loses_its_active_content_and_keeps_its_code():

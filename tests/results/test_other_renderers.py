@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from test_inert_markdown import ELSEWHERE, PARTS
-from viewer_browser import Browser
 
 from llm_ocr.results.sanitizing import inert_markdown
 
@@ -110,19 +109,11 @@ def node_pages() -> dict[str, list[str]]:
     if node is None:
         pytest.skip("Node.js is not installed")
     texts = json.dumps([inert_markdown(text) for text in TEXTS])
-    done = subprocess.run([node, "-e", _NODE], input=texts, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([node, "-e", _NODE], input=texts, capture_output=True, text=True, timeout=240)
     if "MODULE_NOT_FOUND" in done.stderr:
         pytest.skip("no npm packages marked, showdown, and commonmark in NODE_PATH")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-@pytest.fixture(scope="module")
-def browser(require, tmp_path_factory):
-    """Yield Chromium."""
-    require("chromium")
-    with Browser(tmp_path_factory.mktemp("chromium")) as browser:
-        yield browser
 
 
 def test_the_check_finds_active_content():

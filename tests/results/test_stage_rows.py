@@ -3,6 +3,7 @@
 import io
 import json
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,12 +13,12 @@ from hypothesis import strategies as st
 from made import TEXT, dataset_to_parquet, described, failed, page_records, picture, record
 from running import COLUMNS
 
-from llm_ocr.errors import ObjectNotFound, StorageError, WorkspaceMismatch
+from llm_ocr.errors import StorageError, WorkspaceMismatch
 from llm_ocr.results import schema
 from llm_ocr.results.dataset import FEATURES, DatasetRow, DatasetWriter, dataset_file
 from llm_ocr.results.schema import (
     Images,
-    ObjectFile,
+    RangeFile,
     figures_from_parquet,
     figures_to_parquet,
     finals_to_parquet,
@@ -26,7 +27,6 @@ from llm_ocr.results.schema import (
     pages_from_parquet,
     pages_to_parquet,
 )
-from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Box, FigureRecord, Ledger, Reason, Span, Status
 
 PROPERTY = settings(deadline=None)
@@ -41,9 +41,6 @@ class RecordedStore:
         self.objects = objects
         self.ranges: list[tuple[int, int]] = []
 
-    def stat(self, key):
-        return ObjectInfo(key, len(self.objects[key]), "1") if key in self.objects else None
-
     def read_range(self, key, start, length):
         self.ranges.append((start, length))
         return self.objects[key][start : start + length]
@@ -52,12 +49,12 @@ class RecordedStore:
 @PROPERTY
 @given(st.lists(page_records(), max_size=4))
 def test_pages_come_back_as_they_were(records):
-    assert pages_from_parquet(pages_to_parquet(records), images=True) == records
+    assert pages_from_parquet(pages_to_parquet(records), images=Images.ALL) == records
 
 
 def test_lone_surrogates_are_replaced_and_nul_stays():
     page = record(markdown="a\ud800b\udc00\0c \ud83d\ude00", source="/in/\udcff.pdf", attempts=({"\ud800": "\udfff"},))
-    [back] = pages_from_parquet(pages_to_parquet([page]), images=True)
+    [back] = pages_from_parquet(pages_to_parquet([page]), images=Images.ALL)
     assert back.markdown == "a�b�\0c 😀"
     assert back.source == "/in/�.pdf"
     assert back.attempts == ({"�": "�"},)
@@ -65,7 +62,7 @@ def test_lone_surrogates_are_replaced_and_nul_stays():
 
 def test_without_images_everything_else_is_there():
     page = record(figures=2)
-    [bare] = pages_from_parquet(pages_to_parquet([page]), images=False)
+    [bare] = pages_from_parquet(pages_to_parquet([page]), images=Images.NONE)
     no_data = tuple(replace(figure, image=replace(figure.image, data=b"")) for figure in page.figures)
     assert bare == replace(page, image=replace(page.image, data=b""), figures=no_data)
 
@@ -86,7 +83,7 @@ def test_only_the_bytes_asked_for_are_fetched(images, read):
     crop = replace(record().figures[0], image=replace(picture(), data=b"F" * figure_bytes))
     data = pages_to_parquet([replace(record(n), image=big, figures=(crop,)) for n in range(1, 21)])
     store = RecordedStore(unit=data)
-    assert len(list(iter_pages(ObjectFile(store, "unit"), images=images))) == 20
+    assert len(list(iter_pages(RangeFile(partial(store.read_range, "unit"), len(data)), images=images))) == 20
     fetched = sum(length for _, length in store.ranges)
     least = {"neither": 0, "figures": 20 * figure_bytes, "both": 20 * (figure_bytes + page_bytes)}[read]
     assert least <= fetched < least + 120_000
@@ -102,14 +99,9 @@ def test_image_bytes_are_stored_uncompressed_and_text_is_not():
     assert columns["image.bytes"].statistics is None
 
 
-def test_a_missing_object_is_named():
-    with pytest.raises(ObjectNotFound, match="no object gone"):
-        ObjectFile(RecordedStore(), "gone")
-
-
 def test_statuses_of_pages_are_read_without_their_texts():
     rows = [record(1), failed(), failed(7, reason=Reason.RENDER_LIMIT)]
-    opened, locked, slow = page_statuses(ObjectFile(RecordedStore(unit=pages_to_parquet(rows)), "unit"))
+    opened, locked, slow = page_statuses(pages_to_parquet(rows))
     assert (opened.page_number, opened.status, opened.quality) == (1, rows[0].status, rows[0].quality)
     assert opened.figures == len(rows[0].figures)
     assert (locked.page_id, locked.page_number) == ("fedcba9876543210-p00000", None)
@@ -156,22 +148,22 @@ def test_stored_blocks_without_the_continued_field_are_read():
     stored = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), stored)
     assert rows[0]["blocks"]
-    assert pages_from_parquet(stored.getvalue(), images=True) == page
+    assert pages_from_parquet(stored.getvalue(), images=Images.ALL) == page
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"garbage" * 100, pages_to_parquet([record()])[:-20]])
 def test_a_damaged_file_says_so(data):
     with pytest.raises(StorageError, match="cannot read"):
-        pages_from_parquet(data, images=True)
+        pages_from_parquet(data, images=Images.ALL)
 
 
 def test_rows_of_another_kind_are_refused():
     with pytest.raises(StorageError, match="expected a Parquet file with pages"):
-        pages_from_parquet(figures_to_parquet([described("f", "text")]), images=True)
+        pages_from_parquet(figures_to_parquet([described("f", "text")]), images=Images.ALL)
     other = io.BytesIO()
     pq.write_table(pa.table({"page_id": ["a"]}), other)
     with pytest.raises(StorageError, match="expected a Parquet file with pages"):
-        pages_from_parquet(other.getvalue(), images=True)
+        pages_from_parquet(other.getvalue(), images=Images.ALL)
 
 
 def test_a_newer_format_is_refused(monkeypatch):
@@ -182,7 +174,7 @@ def test_a_newer_format_is_refused(monkeypatch):
     schema._page_schema.cache_clear()
     monkeypatch.undo()
     with pytest.raises(WorkspaceMismatch, match="format 2, this version reads up to format 1"):
-        pages_from_parquet(newer, images=False)
+        pages_from_parquet(newer, images=Images.NONE)
 
 
 @pytest.fixture
@@ -300,14 +292,15 @@ def test_features_are_those_that_datasets_would_write():
 def test_row_groups_are_small_enough_to_stream(tmp_path):
     path = tmp_path / "many.parquet"
     with DatasetWriter(path, Images.NONE) as writer:
-        for number in range(1, 251):
+        for number in range(1, 122):
             writer.add(good(number))
     groups = pq.ParquetFile(path).metadata
-    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [100, 100, 50]
+    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [100, 21]
 
 
-def test_row_groups_are_bounded_in_bytes(tmp_path):
-    heavy = replace(picture(), data=b"x" * 30_000_000)
+def test_row_groups_are_bounded_in_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr("llm_ocr.results.dataset.GROUP_BYTES", 100_000)
+    heavy = replace(picture(), data=b"x" * 30_000)
     path = tmp_path / "heavy.parquet"
     with DatasetWriter(path) as writer:
         for number in range(1, 7):

@@ -77,8 +77,9 @@ def test_a_run_on_this_machine_connects_to_nothing(digital, tmp_path):
     subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode != 0,
     reason="this system does not let users make a network of their own (unshare -rn)",
 )
-def test_processes_that_read_documents_need_no_network(examples, tmp_path):
-    words = [sys.executable, "-m", "llm_ocr", "run", str(examples / "fax.tiff"), "-w", "w", "--engine", "embedded"]
+def test_processes_that_read_documents_need_no_network(small_examples, tmp_path):
+    scan = str(small_examples / "fax.tiff")
+    words = [sys.executable, "-m", "llm_ocr", "run", scan, "-w", "w", "--engine", "embedded"]
     done = subprocess.run(["unshare", "-rn", *words, *SMALL], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from llm_ocr.results.quality.scoring import rated
-from llm_ocr.results.schema import pages_from_parquet, pages_to_parquet
+from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
 from llm_ocr.stages import Silent
 from llm_ocr.stages.extract import UNITS_AT_ONCE, Extract, _images, _with_images, finished_page
 from llm_ocr.stages.flow import FIRST_GUESS, Admission, Caps, Flow, RowFiles, Spool
@@ -391,7 +391,7 @@ def test_model_answer_is_stored_with_the_row_and_its_figures():
         "Figure 1",
         {"primary_language": "de"},
     )
-    assert pages_from_parquet(pages_to_parquet([record]), images=True) == [record]
+    assert pages_from_parquet(pages_to_parquet([record]), images=Images.ALL) == [record]
 
 
 def test_the_markdown_of_a_figure_is_its_link_alone():

@@ -114,7 +114,7 @@ class Runs:
 
     def pages_of(self, unit: str) -> list[PageRecord]:
         marker = find_marker(self.workspace, EXTRACT, self.key, unit)
-        return list(iter_pages(io.BytesIO(read_data(self.workspace, marker)), images=False)) if marker else []
+        return list(iter_pages(io.BytesIO(read_data(self.workspace, marker)), images=Images.NONE)) if marker else []
 
     def figures(self, rows, by_unit) -> list[FigureRecord]:
         """The figures of rows that count, as far as they are described, from the data themselves."""

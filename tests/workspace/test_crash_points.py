@@ -126,6 +126,7 @@ def test_a_command_killed_repeatedly_completes(made, layer):
         check_complete(made, workspace)
 
 
+@pytest.mark.slow
 def test_a_run_survives_killed_processes(made):
     """The same with processes that end as by kill -9, at some of the points."""
     code = """

@@ -9,7 +9,7 @@ from leasing import BEAT, KEY, SECONDS, STAGE, Clock, done, leases_left, named, 
 from llm_ocr.scheduling.follow import Pauses, Published, ReadyItems, followed
 from llm_ocr.scheduling.leases import Claim
 from llm_ocr.scheduling.scanner import Groups, PlannedItems, UnitScanner
-from llm_ocr.scheduling.shards import WHOLE, Shard, Sharded
+from llm_ocr.scheduling.shards import WHOLE, Sharded
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units
 from llm_ocr.workspace.keys import EXTRACT
@@ -88,18 +88,6 @@ def test_followers_process_units_as_they_are_published(store, clock, shard, coun
     assert follower.said[0].startswith(f"waiting for {count - len(range(0, count, 3))} of {count} units of {BEFORE}")
     assert len(follower.said) == 1
     assert leases_left(store) == []
-
-
-def test_shards_that_follow_cover_the_plan_once(store, clock):
-    units = named(50)
-    extracted(store, units, range(50))
-    shares = []
-    for index in range(3):
-        follower = Follower(store, units, clock, shard=Shard(index, 3))
-        follower.run()
-        shares.append(follower.taken)
-        assert follower.taken == [units.name(place) for place in range(index, 50, 3)]
-    assert sum(map(len, shares)) == 50
 
 
 def test_units_of_an_earlier_run_are_not_repeated(store, clock):

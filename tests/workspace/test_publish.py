@@ -199,17 +199,6 @@ def test_suspended_process_writes_removed_data_again(workspace, monkeypatch, asl
     assert read_data(workspace, publish(workspace, EXTRACT, KEY, "u", b"rows", ONE_OK)) == b"rows"
 
 
-def test_units_without_a_marker_are_missing(made, workspace):
-    made.plan(workspace, [made.document(f"{number}", 4) for number in range(6)])
-    units = list(read_units(workspace))
-    key = made.key(workspace)
-    for unit in (units[4], units[1]):
-        made.extract(workspace, unit)
-    done = done_units(workspace, EXTRACT, key)
-    assert [unit for unit in units if unit.id not in done] == [units[0], units[2], units[3], units[5]]
-    assert set(markers(workspace, EXTRACT, key)) == {units[1].id, units[4].id}
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_shards_share_all_units_out(count):
     units = list(range(20))
@@ -244,9 +233,3 @@ def test_units_finished_by_another_worker_are_not_taken(made, workspace):
     assert next(taken) == units[0]
     made.extract(workspace, units[1])
     assert list(taken) == units[2:]
-
-
-def test_markers_are_plain_json(made, workspace):
-    publish(workspace, EXTRACT, KEY, "u", b"rows", ONE_OK)
-    value = json.loads((made.root / marker_key(EXTRACT, KEY, "u")).read_text())
-    assert value["counts"] == {"expected": 1, "ok": 1, "degraded": 0, "failed": 0}

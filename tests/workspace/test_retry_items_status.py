@@ -1,7 +1,6 @@
 """retry-failed, Assemble's items and status: every page is counted once, over all generations."""
 
 import asyncio
-import json
 from functools import partial
 
 import pytest
@@ -273,14 +272,6 @@ def test_a_lost_figure_is_an_error(made, workspace):
         publish(workspace, DESCRIBE, describe, unit.id, b"", Summary(figures=Counts(1, 1, 0, 0)))
     with pytest.raises(NotConserved, match="expected 2 figures"):
         run_status(workspace)
-
-
-def test_status_as_json_has_the_counts_by_name(made, workspace):
-    made.plan(workspace, [made.document("a", 2)])
-    extract_all(made, workspace)
-    value = json.loads(json.dumps(run_status(workspace).to_json()))
-    assert value["pages"] == {"expected": 2, "ok": 2, "degraded": 0, "failed": 0}
-    assert value["units"]["extract"]["done"] == 1
 
 
 def row(page, number, status):

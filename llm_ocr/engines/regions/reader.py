@@ -144,7 +144,8 @@ class LayoutReader:
 
     async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         """Read a page; see `PageReader.read`. Raises `ServerError` if no server is available."""
-        if page.evidence is not None and (page.evidence.no_ink or page.evidence.undrawn > UNDRAWN):
+        evidence = page.evidence
+        if evidence is not None and (evidence.no_ink or evidence.pale or evidence.undrawn > UNDRAWN):
             return await self.whole.read(page, on_dispatched)
         try:
             layout = await self.detector.detect(page)

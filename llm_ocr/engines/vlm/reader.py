@@ -164,6 +164,8 @@ class PageReading:
         parse = parsers.get(step.mode) or parsers[""]
         verdict = judge_page(answer, parse, images.frame(step.scale), reader.prompt(step.mode))
         verdict = replace(verdict, mode=step.mode, rotation=images.rotation)
+        if verdict.reason is Reason.EMPTY and self._page.evidence is not None and self._page.evidence.pale:
+            return replace(verdict, reason=None)  # the ink may be that of the sheet's other side
         notes = verdict.notes
         if notes is not None and notes.is_rotation_valid is False and reader.options.rotate != "never":
             degrees = notes.rotation_correction or 0

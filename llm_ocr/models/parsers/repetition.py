@@ -363,9 +363,10 @@ class _Counting:
 
     def feed(self, text: str) -> bool:
         """Add the next part of the text; return True if it ends in counting."""
+        searched = len(self._open.rstrip("0123456789"))  # the rest may be the beginning of a number
         self._open += text
         at = 0
-        for found in _NUMBER.finditer(self._open):
+        for found in _NUMBER.finditer(self._open, searched):
             number, between = int(found.group()), self._open[at : found.start()]
             at = found.end()
             counts = number == self._number + 1 and (between == self._between or self._run < 2)

@@ -9,7 +9,7 @@ The ink comes from the image that was read (`documents.ink`). A page without any
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from llm_ocr.documents.ink import leveled, pixels_of
+from llm_ocr.documents.ink import pixels_of
 from llm_ocr.results.balance import MOST
 from llm_ocr.results.ledger.ink import Unread, Unsupported, compare_with_ink, cover_of
 from llm_ocr.results.ledger.layer import DIGITS, NUMBER, compare_with_layer
@@ -44,9 +44,9 @@ def account(
     """
     if evidence.ink is None:
         return None
-    black = pixels_of(evidence.ink, attempt.rotation)
-    if attempt.source == "ocr" and attempt.ocr is not None and attempt.ocr.skew:
-        black = leveled(black, attempt.ocr.skew)
+    if evidence.pale and not attempt.blocks:
+        return Ledger(0.0)  # the ink may be that of the sheet's other side
+    black = pixels_of(attempt.ink) if attempt.ink else pixels_of(evidence.ink, attempt.rotation)
     total = int(black.sum())
     letters = size_of([chunk for entry in texts for chunk in entry.chunks])
     if not total and not evidence.no_ink:  # a picture, whose ink cannot be told from its paper

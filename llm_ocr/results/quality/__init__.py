@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 
 #: Increased when a change gives the same answers other scores: with a minimum quality, it is in the key.
-VERSION = 16
+VERSION = 19
 #: Score below which a page is `degraded`: its text is wrong, missing, or misplaced. With a text layer, no good answer
 #: of `benchmarks/quality.py` is below.
 LOW = 0.3
@@ -27,7 +27,7 @@ UNREPEATED = "unrepeated"  # of the answer, outside of loops
 READABLE = "readable"  # of its characters, with a meaning
 TABULAR = "tabular"  # of its text, outside of tables that are not tables
 WHOLE = "whole"  # less than 1 for answers known to be cut or malformed
-CONFIDENT = "confident"  # OCR's own confidence
+CONFIDENT = "confident"  # of the words, expected to be read right by OCR
 
 #: Scale of a part: its share is divided by the share of a faultless page, and raised to a power that keeps good pages
 #: above 0.8.
@@ -41,7 +41,7 @@ _SCALES: Mapping[str, tuple[float, float]] = {
     READABLE: (1.0, 15.0),
     TABULAR: (1.0, 3.0),
     WHOLE: (1.0, 1.0),
-    CONFIDENT: (0.95, 12.0),
+    CONFIDENT: (0.98, 20.0),
 }
 
 
@@ -68,7 +68,7 @@ _WORDS: Mapping[str, str] = {
     READABLE: "unreadable characters: {lack}",
     TABULAR: "tables with running text, empty cells, or uneven rows: {lack}",
     WHOLE: "the answer is truncated or malformed",
-    CONFIDENT: "low OCR confidence: {share}",
+    CONFIDENT: "about {lack} of the words are probably misread",
 }
 
 

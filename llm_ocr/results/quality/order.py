@@ -41,28 +41,41 @@ def in_order(parts: Sequence[tuple[str, Box]]) -> float | None:
     `parts` are texts and boxes in the order of the answer. The result is the worst of three shares. The first is of
     pairs above each other that are read downward. The second is of pairs side by side that are read in the direction of
     the page's script. The third is of steps between parts that do not jump over a gutter to the same height and back.
+    Tall parts of wide letters, as in Chinese and Japanese, may be vertical writing; the better direction counts.
     """
     import numpy as np
 
     step = -(-len(parts) // _MOST) or 1
     sides = np.array([(box.x0, box.y0, box.x1, box.y1) for _, box in parts[::step]]).reshape(-1, 4)
-    left, top, right, bottom = (sides[:, None, index] for index in range(4))
     counts: Counter[str] = Counter()
     for letter, count in Counter("".join(text for text, _ in parts)).items():  # few distinct letters occur
-        counts[unicodedata.bidirectional(letter)] += count
-    if counts["R"] + counts["AL"] > counts["L"]:  # most letters run to the left, as in Hebrew or Arabic (UAX 9)
+        counts["wide" if unicodedata.east_asian_width(letter) == "W" else unicodedata.bidirectional(letter)] += count
+    left, top, right, bottom = sides.T
+    if counts["R"] + counts["AL"] > counts["L"] + counts["wide"]:  # as in Hebrew or Arabic (UAX 9)
         left, right = -right, -left
-    later = np.triu(np.ones((len(sides), len(sides)), np.bool_), 1)
+    level = _in_order(left, top, right, bottom, every=step == 1)
+    tall = sum(len(text) * (box.height > box.width) for text, box in parts)
+    if level is None or counts["wide"] <= counts["L"] or 2 * tall < sum(len(text) for text, _ in parts):
+        return level
+    return max(level, _in_order(top, -right, bottom, -left, every=step == 1) or 0.0)
+
+
+def _in_order(left: "Reals", top: "Reals", right: "Reals", bottom: "Reals", *, every: bool) -> float | None:
+    """Return the worst of the three shares of `in_order`, for parts read to the right and downward."""
+    import numpy as np
+
+    left, top, right, bottom = (side[:, None] for side in (left, top, right, bottom))
+    later = np.triu(np.ones((len(left), len(left)), np.bool_), 1)
     across, wide = _overlap(left, right)
     down, high = _overlap(top, bottom)
     side_by_side = later & (down > _SHARED * high) & (across <= 0)
     above = later & (across > _SHARED * wide) & (down <= 0)
     shares = [
-        1 - float(wrong.sum()) / float(every.sum())
-        for wrong, every in ((side_by_side & (left > left.T), side_by_side), (above & (top > top.T), above))
-        if every.sum() >= _ENOUGH_BOXES
+        1 - float(wrong.sum()) / float(pairs.sum())
+        for wrong, pairs in ((side_by_side & (left > left.T), side_by_side), (above & (top > top.T), above))
+        if pairs.sum() >= _ENOUGH_BOXES
     ]
-    if len(sides) > _ENOUGH_BOXES and step == 1:
+    if len(left) > _ENOUGH_BOXES and every:
         shares.append(1 - float(np.diagonal(side_by_side, 1).mean()))
     return min(shares) if shares else None
 

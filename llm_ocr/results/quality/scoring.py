@@ -266,10 +266,13 @@ def rated(
         return attempt, quality, ledger
     evidence = page.evidence or Evidence(None)
     found: tuple[Reason, str] | None = None
-    if not attempt.blocks and evidence.ink is not None and not evidence.no_ink:
+    if not attempt.blocks and evidence.ink is not None and not (evidence.no_ink or evidence.pale):
         found = Reason.EMPTY, "the page is not blank, but nothing was read"
     elif attempt.source == "model" and evidence.no_ink and ledger is not None and ledger.unsupported_share:
         found = Reason.UNSUPPORTED, "the page is blank, but the answer has text"
+    elif attempt.source == "model" and attempt.blocks and evidence.pale:
+        detail = "all ink is so pale that it may be the other side of the sheet; `verify=ocr` compares it with OCR"
+        found = Reason.UNSUPPORTED, detail
     elif transcribed or attempt.source != "model":
         found = limits.unbalanced(ledger, attempt.blocks)
     if found is None:

@@ -48,7 +48,7 @@ _PROSE = re.compile(r"[^\W\d_]{4,}")
 #: Combining accents, and accents that stand alone.
 _ACCENTS = re.compile("[\u0300-\u036f\u02b0-\u02ff]")
 #: Letters and digits, with the accents of decomposed letters.
-_TOKEN = re.compile(r"[^\W_](?:[^\W_]|[\u0300-\u036f])*")
+_TOKEN = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +164,10 @@ def chunks_of(text: str) -> list[Chunk]:
     places: list[tuple[int, int]] = []
     size = 0
     for found in _TOKEN.finditer(text):
-        word = folded(found[0])
+        word, (start, end) = folded(found[0]), found.span()
         for at in range(0, len(word), LETTERS):  # text written without spaces, in segments
             words.append(word[at : at + LETTERS])
-            places.append((min(found.start() + at, found.end()), min(found.start() + at + LETTERS, found.end())))
+            places.append((min(start + at, end), min(start + at + LETTERS, end)))
             size += len(words[-1])
             if size >= LETTERS:
                 chunks.append(Chunk(tuple(words), "".join(words), tuple(places)))
@@ -177,7 +177,8 @@ def chunks_of(text: str) -> list[Chunk]:
 
 def words_of(text: str) -> list[str]:
     """Return the words of the chunks of a text."""
-    return [word for chunk in chunks_of(text) for word in chunk.words]
+    words = map(folded, _TOKEN.findall(text))
+    return [word[at : at + LETTERS] for word in words for at in range(0, len(word), LETTERS)]
 
 
 def size_of(chunks: Sequence[Chunk]) -> int:

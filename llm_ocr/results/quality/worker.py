@@ -9,19 +9,8 @@ from typing import Any
 
 from llm_ocr.documents.page_wire import attempt_from_wire, attempt_to_wire, evidence_from_wire, evidence_to_wire
 from llm_ocr.results.quality.scoring import Limits, rated
-from llm_ocr.types import (
-    Attempt,
-    Box,
-    EncodedImage,
-    Evidence,
-    Ledger,
-    Page,
-    PageContent,
-    Quality,
-    Reason,
-    Span,
-    Status,
-)
+from llm_ocr.results.schema import ledger_of, ledger_values
+from llm_ocr.types import Attempt, EncodedImage, Evidence, Ledger, Page, PageContent, Quality, Reason, Status
 
 MODULE = "llm_ocr.results.quality.worker"
 
@@ -41,13 +30,7 @@ def rating_from_wire(attempt: Attempt, wire: Mapping[str, Any]) -> tuple[Attempt
     """Return the result of `rated` for this attempt from the worker's reply."""
     reason = Reason(wire["reason"]) if wire["reason"] else None
     judged = replace(attempt, status=Status(wire["status"]), reason=reason, detail=wire["detail"])
-    ledger = None
-    if wire["ledger"] is not None:
-        unread = tuple(Box(*sides) for sides in wire["unread"])
-        ledger = Ledger(
-            **{**wire["ledger"], "unread": unread, "unsupported": tuple(Span(*span) for span in wire["unsupported"])}
-        )
-    return judged, Quality(*wire["quality"]), ledger
+    return judged, Quality(*wire["quality"]), ledger_of(wire["ledger"])
 
 
 def rate(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,16 +39,12 @@ def rate(payload: Mapping[str, Any]) -> dict[str, Any]:
     page = Page("", "", 0, EncodedImage(b"", "", 0, 0), content, evidence=evidence_from_wire(payload["evidence"]))
     attempt, limits = attempt_from_wire(payload["attempt"], engine=""), Limits(**payload["limits"])
     judged, quality, ledger = rated(page, attempt, limits, transcribed=payload["transcribed"])
-    values = None if ledger is None else asdict(ledger)
-    unread, unsupported = (values.pop("unread"), values.pop("unsupported")) if values else ((), ())
     return {
         "status": judged.status.value,
         "reason": judged.reason.value if judged.reason else None,
         "detail": judged.detail,
         "quality": [quality.score, dict(quality.parts)],
-        "ledger": values,
-        "unread": [list(box.values()) for box in unread],
-        "unsupported": [list(span.values()) for span in unsupported],
+        "ledger": ledger_values(ledger),
     }
 
 

@@ -10,6 +10,7 @@ from llm_ocr.documents.ink import pixels_of as pixels_of_ink
 from llm_ocr.documents.text_layer import LIE, suspicious
 from llm_ocr.engines.trace import note, timed, tracing
 from llm_ocr.errors import PageFailure
+from llm_ocr.results.joining import is_cjk
 from llm_ocr.types import SCAN, Attempt, Block, BlockKind, Box, EncodedImage, Page, PageContent, Reason, Status
 from llm_ocr_cpu.figures import find_figures
 from llm_ocr_cpu.formulas import find_formulas
@@ -28,7 +29,10 @@ OLD_OCR = 0.03
 #: Number of characters below which a scan's text is a stamp or a page number, not the page's text.
 FEW = 30
 #: Share of unreadable characters of a text layer above which OCR reads the page too, and its least confidence.
-_UNREADABLE, _LEGIBLE = 0.05, 0.85
+_UNREADABLE, _LEGIBLE = 0.05, 0.55
+#: Confidence of a word, by its least sure character, up to which it is a guess; the share of right words rises evenly
+#: above it. Of 8,600 words of 25 scans, 3 % are right below 0.4, 34 % at 0.55, 70 % at 0.75, and 92 % at 0.9.
+_GUESSED = 0.4
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
 UNREAD = 5
 
@@ -326,6 +330,8 @@ def _laid_out(content: PageContent, areas: Sequence[Box] = (), *, on_side: bool 
 
 
 def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: bool) -> Attempt:
+    from PIL import Image
+
     from llm_ocr_cpu.scan_objects import scan_objects
 
     with timed("OCR"):
@@ -360,16 +366,27 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: 
         detail,
         rotation=read.rotation,
         image=turned,
+        ink=ink_of(Image.fromarray(read.image)) if read.skew or read.bend else None,
         confidence=_confidence(read),
         ocr=found,
     )
 
 
 def _confidence(read: "OcrPage") -> float | None:
-    """Return the confidence over all characters; unreadable areas have none."""
-    characters = sum(len(line.text) for line in read.lines)
-    sure = sum(line.confidence * len(line.text) for line in read.lines)
-    return round(sure / characters, 4) if characters else None
+    """Return the expected share of the words that OCR read right, by the least sure character of each.
+
+    The mean over the characters would hide a few wrong words, because most characters of a bad scan are sure. A line
+    of ideographs has no words: each of them counts, by the line's mean.
+    """
+    right, count = 0.0, 0
+    for line in read.lines:
+        for word in line.words:
+            ideographs = sum(map(is_cjk, word.text))
+            sure = line.confidence if ideographs else word.confidence
+            words = ideographs or any(map(str.isalnum, word.text))
+            right += words * max(0.0, (sure - _GUESSED) / (1 - _GUESSED))
+            count += words
+    return round(right / count, 4) if count else None
 
 
 def _script(read: "OcrPage") -> tuple[Status, Reason | None, str]:

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from llm_ocr.documents.pdf_objects import Covered, Frame
+from llm_ocr.documents.pdf_objects import Covered, Frame, Objects
 from llm_ocr_cpu.tex_fonts import AXIS, LARGE, LETTERS, QUOTES, ROOT, TEXT, family_of, is_extension, symbol
 from llm_ocr_cpu.visibility import Pixels, unseen
 
@@ -69,9 +70,9 @@ class Chars:
     `style` (n,) index into `styles`, -1: none; `origins` (n, 2) a point on the baseline of each character's text
     object; `unnamed` (n,) whether the font has no Unicode mapping for the glyph, so that its code is a guess; `large`
     (n,) whether the glyph is a large operator or delimiter of TeX, whose origin is that of its formula's row; `letters`
-    (n,) whether the glyph is of a font for variables; `fonts` (n,) number of the glyph's font on the page, from 1.
-    `unread` is the number of further characters on the page, `invisible` that of words that the page's picture
-    does not show; they became spaces.
+    (n,) whether the glyph is of a font for variables; `fonts` (n,) number of the glyph's font on the page, from 1;
+    `named` (n,) whether the character is of an `/ActualText` that several text objects share. `unread` is the number of
+    further characters on the page, `invisible` that of words that the page's picture does not show; they became spaces.
     """
 
     codes: Ints
@@ -84,6 +85,7 @@ class Chars:
     large: Bools
     letters: Bools
     fonts: Ints
+    named: Bools
     unread: int = 0
     invisible: int = 0
 
@@ -110,9 +112,7 @@ _font_flags = _bound(pdfium.FPDFFont_GetFlags, _INT, _POINTER)
 _is_embedded = _bound(pdfium.FPDFFont_GetIsEmbedded, _INT, _POINTER)
 
 
-def read_chars(
-    page: pypdfium2.PdfPage, frame: Frame, picture: Pixels | None = None, covered: Sequence[Covered] = ()
-) -> Chars:
+def read_chars(page: pypdfium2.PdfPage, frame: Frame, found: Objects, picture: Pixels | None = None) -> Chars:
     """Read the first `MAX_CHARS` characters of the text layer in pdfium's order.
 
     Visible soft hyphens and hyphens at line ends become `-`; many fonts map their hyphen to U+00AD. Words that
@@ -133,10 +133,18 @@ def read_chars(
             if soft or _is_hyphen(handle, index) == 1:
                 codes[index] = ord("-")
         objects = np.array([_text_object(handle, index) or 0 for index in range(count)], dtype=np.int64)
-        chars = _assembled(handle, frame, codes, _shown(bounds.astype(np.float64), frame), objects)
+        boxes, named = _shown(bounds.astype(np.float64), frame), np.zeros(count, dtype=bool)
+        around = {ctypes.cast(one.handle, ctypes.c_void_p).value: one.box for one in found.named}
+        starts = np.nonzero(np.diff(objects, prepend=-1))[0] if around else ()
+        for start, end in pairwise((*starts, count)):
+            if box := around.get(int(objects[start])):
+                named[start:end] = True
+                edges = np.linspace(box.x0, box.x1, end - start + 1)
+                boxes[start:end, 0], boxes[start:end, 2] = edges[:-1], edges[1:]
+        chars = _assembled(handle, frame, codes, boxes, objects, named)
         invisible = 0
         if picture is not None:
-            invisible = _blank_covered(chars, covered) + _blank_out(handle, frame, chars, picture)
+            invisible = _blank_covered(chars, found.covered) + _blank_out(handle, frame, chars, picture)
         return replace(chars, unread=total - count, invisible=invisible)
     finally:
         text_page.close()
@@ -206,11 +214,11 @@ def _shown(bounds: Floats, frame: Frame) -> Floats:
     return np.stack((xs.min(0), ys.min(0), xs.max(0), ys.max(0)), axis=1)
 
 
-def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: Ints) -> Chars:
+def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: Ints, named: Bools) -> Chars:
     count = len(codes)
     if not objects.any():
         style, unnamed = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=bool)
-        return Chars(codes, boxes, objects, style, np.zeros((count, 2)), (), unnamed, unnamed, unnamed, objects)
+        return Chars(codes, boxes, objects, style, np.zeros((count, 2)), (), unnamed, unnamed, unnamed, objects, named)
     starts = np.nonzero(np.diff(objects, prepend=-1))[0]  # starts of stretches; an object may have several
     lengths = np.diff(starts, append=count)
     looks, origins, fonts, families = _looks(handle, frame, codes, starts, objects[starts], boxes)
@@ -230,6 +238,7 @@ def _assembled(handle: int, frame: Frame, codes: Ints, boxes: Floats, objects: I
         np.zeros(count, dtype=bool),
         np.zeros(count, dtype=bool),
         np.repeat(np.unique(fonts, return_inverse=True)[1].reshape(-1) + 1, lengths),
+        named,
     )
     if families:
         _read_symbols(handle, frame, chars, np.repeat(fonts, lengths), families)
@@ -513,6 +522,8 @@ _RTL_MARKS = ((0x591, 0x5BD), (0x610, 0x61A), (0x64B, 0x65F), (0x670, 0x670), (0
 RTL_SPACE = 0.12
 #: Least gap in font sizes of a space between other letters.
 _WORD_SPACE = 0.17
+#: The same after letters of a shared `/ActualText`. Fonts of these scripts are high: a space of Devanagari has 0.13.
+_NAMED_SPACE = 0.08
 #: Turns in degrees of a curve in all, at least, and from letter to letter, at most; largest gap in font sizes, and
 #: fewest letters of a curve.
 _BEND, _SPREAD, _CURVED_LETTERS = (20, 45), 1.6, 5
@@ -584,7 +595,9 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     _straighten(_Placed(chars.objects[index], turn, u0, u1, base, size[index], spaced))
     jumped = np.diff(np.cumsum(again)[index], prepend=0) > 0  # pdfium reports spaces around what is left out
     level = (turn[1:] == turn[:-1]) & (np.abs(np.diff(base)) < 0.05 * size[index][1:])
-    spaced[1:] &= ~(jumped[1:] & level & (u0[1:] - u1[:-1] < _WORD_SPACE * size[index][1:]))
+    least = np.where(jumped[1:], _WORD_SPACE, -np.inf)
+    least[chars.named[index][:-1]] = _NAMED_SPACE  # pdfium knows only the first object's place: a space seems to follow
+    spaced[1:] &= ~(level & (u0[1:] - u1[:-1] < least * size[index][1:]))
     if _within(codes[index], _CJK).any():
         _stack(codes[index], boxes[index], _Placed(chars.objects[index], turn, u0, u1, base, size[index], spaced))
     if _within(codes[index], _RTL).any():

@@ -368,6 +368,8 @@ def gaps_within(words: Words, segment: Segment) -> list[float]:
 # Wide gaps on one baseline: gutters, edges of table cells, or wide spaces of a justified line.
 
 
+#: Least ratio of the sizes of two texts that are one line in spite of a wide gap. Notes beside a text are smaller.
+_ALIKE = 0.87
 #: Gaps in font sizes: never joined beyond `_WIDEST`; joined up to `_WIDE` without other evidence.
 _WIDE, _WIDEST = 1.4, 2.5
 #: The left edge of a column has more line beginnings than this. Words of justified lines begin anywhere.
@@ -418,7 +420,7 @@ def _gaps(segments: list[Segment]) -> list[_Row]:
             if bases[other] > segment.base + reach:
                 break
             near = segments[other].u0 > segment.u1 and (best < 0 or segments[other].u0 < segments[best].u0)
-            if near and 0.75 <= segments[other].size / max(segment.size, 1e-6) <= 1.34:
+            if near and _ALIKE * max(segment.size, segments[other].size) <= min(segment.size, segments[other].size):
                 best = other
         if best >= 0:
             found.append(_Row(index, best, segments))
@@ -565,7 +567,7 @@ def page_content(
     """
     frame = page_frame(page)
     found = objects or page_objects(page, frame)
-    chars = read_chars(page, frame, None if picture is None else levels_of(picture), found.covered)
+    chars = read_chars(page, frame, found, None if picture is None else levels_of(picture))
     shown = Box(0, 0, frame.width, frame.height)
     scan = any(shown.covered_by(raster.box) > SCAN for raster in found.rasters)
     lines, unmapped = _lines(glyphs_of(chars, frame.width, frame.height), scripts=not scan)

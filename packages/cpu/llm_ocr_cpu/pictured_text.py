@@ -6,18 +6,26 @@ The image's pixels decide whether OCR runs, and its reading whether a picture is
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
-from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from llm_ocr.engines.descriptions import FIGURE_CAPTION
-from llm_ocr.types import SCAN, Box, EncodedImage, Line, PageContent, Path
+from llm_ocr.types import SCAN, Box, EncodedImage, Line, PageContent
 from llm_ocr_cpu.layout.rows import turn_of
 from llm_ocr_cpu.page import pixels_of
 from llm_ocr_cpu.probe import script_supported
 from llm_ocr_cpu.regions import scaled_lines
+from llm_ocr_cpu.scan_objects import (
+    TEXT_GROUND,
+    cut,
+    grounds,
+    holds_only_text,
+    ink_on,
+    is_even,
+    is_inside,
+    scan_objects,
+)
 from llm_ocr_cpu.tables import find_tables
 from llm_ocr_cpu.tables.finder import caption_beside
 
@@ -27,21 +35,13 @@ if TYPE_CHECKING:
 
 #: Minimum share of the page, and largest number of pictures on a page; more are parts of one picture.
 _LEAST, _MOST_PICTURES = 0.015, 12
-#: Difference of ink from the ground in one channel; side of the square whose median is the ground, in 1/1540 of the
-#: page's longest side: letters fill less than half of it, and rows of a table more.
-_INK, _GROUND = 40, 32
-#: Interval of the pixels and rows whose median is taken.
-_SPARSE = 4
-#: Difference of the grounds near a pixel up to which they are one, and least share of such pixels: photos have fewer.
-_EVEN, _MOSTLY_EVEN = 24, 0.5
 #: Range of a word's height, and side of a square of ink that is too large for a letter, in 1/1540 of the page's longest
 #: side; largest share of such squares.
 _LOW, _HIGH, _SOLID, _MOST_SOLID = 5, 45, 26, 0.02
 #: Least number of words, and share of the ink in words. Of 138 pictures of other things, 18 reach both.
 _LEAST_WORDS, _IN_WORDS = 3, 0.85
-#: Least confidence of the reading; largest share of ink outside of its lines and rules, and its largest mark in lines.
-#: On 70 areas with tables, marks are up to 1.4 lines large; drawings between words have marks of 2.0 lines and more.
-_SURE, _MOST_LEFT, _LARGEST_LEFT = 0.95, 0.05, 1.7
+#: Least confidence of the reading.
+_SURE = 0.95
 #: Room around a line of ink in its heights, across for short words beside it, and down.
 _AROUND = 1.5, 0.4
 #: Fewest letters and digits of a line that is added, and the largest share of it that other lines cover.
@@ -60,7 +60,7 @@ def text_pictures(image: EncodedImage, content: PageContent) -> list[Box]:
     pixels = pixels_of(image, half=True)
     across, down = pixels.shape[1] / content.width, pixels.shape[0] / content.height
     unit = max(pixels.shape[:2]) / 1540
-    return [box for box in boxes if _looks_like_text(_cut(pixels, box.scaled(across, down)), unit)]
+    return [box for box in boxes if _looks_like_text(cut(pixels, box.scaled(across, down)), unit)]
 
 
 def read_pictures(image: "Pixels", content: PageContent, boxes: Sequence[Box], pages: "PageReading") -> PageContent:
@@ -72,8 +72,6 @@ def read_pictures(image: "Pixels", content: PageContent, boxes: Sequence[Box], p
         boxes: Pictures, in page units.
         pages: Reader of pages.
     """
-    from llm_ocr_cpu.scan_objects import scan_objects
-
     if not script_supported("".join(line.text for line in content.lines), pages.reader.scripts):
         return content
     across, down = image.shape[1] / content.width, image.shape[0] / content.height
@@ -81,14 +79,14 @@ def read_pictures(image: "Pixels", content: PageContent, boxes: Sequence[Box], p
     left = () if read.turned else read.lines
     for box in sorted(boxes, key=lambda box: box.area):  # a picture may be in the empty margin of a larger one
         area = box.scaled(across, down)
-        lines = tuple(line for line in left if _is_inside(line.box, area))
+        lines = tuple(line for line in left if is_inside(line.box, area))
         left = tuple(line for line in left if line not in lines)
         shown = _only(image, [area])
         objects = scan_objects(shown, lines)
-        rules = [path for path in objects.paths if path.segments <= 5]  # not the drawings
-        # The ground of lines may be a picture to `scan_objects`; one without lines is a shape.
-        has_shapes = any(not any(_is_inside(line.box, raster.box) for line in lines) for raster in objects.rasters)
-        if has_shapes or not _is_explained(shown, area, lines, rules):
+        rules = [path for path in objects.paths if path.segments <= 5 and path.fill != TEXT_GROUND]  # no drawings
+        letters = sum(len(line.text) for line in lines)
+        sure = letters > 0 and sum(line.confidence * len(line.text) for line in lines) >= _SURE * letters
+        if not sure or objects.rasters or not holds_only_text(shown, area, lines, rules):
             continue
         found = scaled_lines(lines, 1 / across, 1 / down)
         paths = tuple(replace(path, box=path.box.scaled(1 / across, 1 / down)) for path in rules)
@@ -119,7 +117,7 @@ def read_outside(image: "Pixels", content: PageContent, areas: Sequence[Box], pa
         places.append(Box(area.x0 - x, area.y0 - y, area.x1 + x, area.y1 + y).scaled(across, down))
     shown = _only(image, places)
     for box in known:
-        _cut(shown, box.scaled(across, down))[:] = 255
+        cut(shown, box.scaled(across, down))[:] = 255
     around = reduce(Box.union, places).clipped(image.shape[1], image.shape[0])
     x, y = round(around.x0), round(around.y0)  # the time grows with the area
     read = pages.read(shown[y : round(around.y1), x : round(around.x1)])
@@ -144,48 +142,16 @@ def _moved(lines: Sequence[Line], x: float, y: float) -> list[Line]:
 
 def _is_used(box: Box, content: PageContent) -> bool:
     """Return whether words are on the picture, or a figure's caption is next to it."""
-    on_it = any(_is_inside(word.box, box) for line in content.lines for word in line.words or (line,))
+    on_it = any(is_inside(word.box, box) for line in content.lines for word in line.words or (line,))
     return on_it or bool(caption_beside(content.lines, box, (), FIGURE_CAPTION))
-
-
-def _is_inside(box: Box, area: Box) -> bool:
-    x, y = box.centre
-    return area.x0 <= x <= area.x1 and area.y0 <= y <= area.y1
-
-
-def _cut(pixels: "Pixels", box: Box) -> "Pixels":
-    box = box.clipped(pixels.shape[1], pixels.shape[0])
-    return pixels[round(box.y0) : round(box.y1), round(box.x0) : round(box.x1)]
 
 
 def _only(image: "Pixels", areas: Sequence[Box]) -> "Pixels":
     """Return the image with white outside of the areas."""
     shown = np.full_like(image, 255)
     for area in areas:
-        _cut(shown, area)[:] = _cut(image, area)
+        cut(shown, area)[:] = cut(image, area)
     return shown
-
-
-def _grounds(pixels: "Pixels", unit: float) -> tuple["Pixels", "Pixels"]:
-    """Return the darkest and the brightest ground near each pixel; they differ at the edge between two grounds."""
-    import cv2
-
-    few = np.ascontiguousarray(pixels[::_SPARSE, ::_SPARSE])
-    ground = cv2.medianBlur(few, 2 * round(_GROUND * unit / _SPARSE / 2) + 1)
-    size, near = (pixels.shape[1], pixels.shape[0]), np.ones((3, 3), np.uint8)
-    low, high = (
-        cv2.resize(side(ground, near), size, interpolation=cv2.INTER_NEAREST) for side in (cv2.erode, cv2.dilate)
-    )
-    return low, high
-
-
-def _ink(pixels: "Pixels", low: "Pixels", high: "Pixels") -> npt.NDArray[np.uint8]:
-    """Return 1 for pixels that differ from the grounds near them, such as letters on colored or dark rows."""
-    import cv2
-
-    beyond = cv2.max(cv2.subtract(low, pixels), cv2.subtract(pixels, high))
-    ink: npt.NDArray[np.uint8] = (beyond.max(axis=2) > _INK).astype(np.uint8)
-    return ink
 
 
 def _looks_like_text(pixels: "Pixels", unit: float) -> bool:
@@ -194,10 +160,10 @@ def _looks_like_text(pixels: "Pixels", unit: float) -> bool:
 
     if min(pixels.shape[:2]) < 2 * _LOW:
         return False
-    low, high = _grounds(pixels, unit)
-    if (cv2.subtract(high, low).max(axis=2) <= _EVEN).mean() < _MOSTLY_EVEN:
+    low, high = grounds(pixels, unit)
+    if not is_even(low, high):
         return False
-    ink = _ink(pixels, low, high)
+    ink = ink_on(pixels, low, high)
     solid = np.ones((round(_SOLID * unit), round(_SOLID * unit)), np.uint8)
     if cv2.morphologyEx(ink, cv2.MORPH_OPEN, solid).mean() > _MOST_SOLID:
         return False
@@ -209,28 +175,6 @@ def _looks_like_text(pixels: "Pixels", unit: float) -> bool:
     widths, heights = stats[1:, cv2.CC_STAT_WIDTH], stats[1:, cv2.CC_STAT_HEIGHT]
     words = (heights >= _LOW * unit) & (heights <= _HIGH * unit) & (widths > 0.6 * heights)
     return bool(words.sum() >= _LEAST_WORDS and amounts[words].sum() > _IN_WORDS * amounts.sum())
-
-
-def _is_explained(shown: "Pixels", area: Box, lines: Sequence[Line], rules: Sequence[Path]) -> bool:
-    """Return whether the reading is confident, and nearly all ink belongs to its lines and rules."""
-    import cv2
-
-    letters = sum(len(line.text) for line in lines)
-    if not letters or sum(line.confidence * len(line.text) for line in lines) < _SURE * letters:
-        return False
-    ink = np.zeros(shown.shape[:2], np.uint8)
-    picture, unit = _cut(shown, area), max(shown.shape[:2]) / 1540
-    _cut(ink, area)[:] = _ink(picture, *_grounds(picture, unit))
-    total = ink.sum()
-    largest = _LARGEST_LEFT * median(line.box.height for line in lines)
-    known = [line.box.grown(0.15 * line.box.height) for line in lines]
-    known += [rule.box.grown(3) for rule in rules if max(rule.box.width, rule.box.height) > largest]
-    for box in known:
-        _cut(ink, box)[:] = 0
-    _, _, stats, _ = cv2.connectedComponentsWithStats(ink)
-    marks = stats[1:, [cv2.CC_STAT_WIDTH, cv2.CC_STAT_HEIGHT]]
-    drawn = (marks.max(axis=1) > largest) & (marks.min(axis=1) > _LOW * unit)  # not the side of a frame
-    return bool(ink.sum() < _MOST_LEFT * total) and not drawn.any()
 
 
 def _is_running_text(lines: Sequence[Line], box: Box) -> bool:

@@ -36,6 +36,13 @@ def test_without_other_lines_at_its_edges_a_gap_is_only_a_gap():
     assert parted_at_gutters([*columns(2), across])[-1] == across
 
 
+def test_a_line_that_runs_into_a_note_is_two_lines():
+    text = [line(30 * row, (START, LEFT)) for row in range(12)]
+    across = line(360, (START, LEFT), (BEHIND, "Art. 57"))
+    assert [part.text for part in parted_at_gutters([*text, across])[-2:]] == [LEFT, "Art. 57"]
+    assert parted_at_gutters([*text[:6], across])[-1] == across
+
+
 def test_where_most_lines_run_through_there_is_no_gutter():
     through = [line(400 + 30 * row, (START + 20, "w " * 12)) for row in range(8)]
     across = line(300, (START, LEFT), (BEHIND, RIGHT))

@@ -33,10 +33,13 @@ def undecided():
     decide.cache_clear()
 
 
+LINES = ["The river rose again in March", "Table 7: 1,423 readings", "Signed: M. Hollins"]
+
+
 def page() -> np.ndarray:
     image = Image.new("RGB", (1000, 400), "white")
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(28)
-    for row, text in enumerate(("The river rose again in March", "Table 7: 1,423 readings", "Signed: M. Hollins")):
+    for row, text in enumerate(LINES):
         draw.text((40, 60 + 110 * row), text, "black", font)
     return np.asarray(image)
 
@@ -46,24 +49,10 @@ def set_flags(flags, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(models, "_CPU_INFO", tmp_path / "cpuinfo")
 
 
-def texts_with_flags(flags, monkeypatch, tmp_path) -> list[str]:
-    set_flags(flags, monkeypatch, tmp_path)
-    return texts()
-
-
 def texts() -> list[str]:
     with ThreadPoolExecutor(1) as thread:  # networks belong to one thread
         lines = thread.submit(lambda: Recogniser().read(page()).lines).result()
     return [line.text for line in sorted(lines, key=lambda line: line.box.y0)]
-
-
-@needs_ocr
-@pytest.mark.parametrize("flag", ["amx_bf16", pytest.param("avx512_vnni", marks=pytest.mark.slow)])
-def test_both_runtimes_read_the_same(usable, monkeypatch, tmp_path, flag):
-    with_openvino = texts_with_flags(flag, monkeypatch, tmp_path)
-    monkeypatch.setattr(models, "_openvino", lambda: None)
-    assert with_openvino == texts()
-    assert with_openvino == ["The river rose again in March", "Table 7: 1,423 readings", "Signed: M. Hollins"]
 
 
 @needs_ocr
@@ -74,7 +63,7 @@ def test_both_runtimes_read_the_same(usable, monkeypatch, tmp_path, flag):
         ("avx512_vnni amx_bf16", [(0, "bf16")] * 2),
     ],
 )
-def test_the_recogniser_computes_in_integers_only_without_amx(usable, monkeypatch, tmp_path, flags, networks):
+def test_runtimes_read_the_same_in_integers_only_without_amx(usable, monkeypatch, tmp_path, flags, networks):
     opened: list[tuple[int, str]] = []
 
     class Network(models._OpenVinoNetwork):
@@ -84,7 +73,8 @@ def test_the_recogniser_computes_in_integers_only_without_amx(usable, monkeypatc
             super().__init__(core, network, precision)
 
     monkeypatch.setattr(models, "_OpenVinoNetwork", Network)
-    texts_with_flags(flags, monkeypatch, tmp_path)
+    set_flags(flags, monkeypatch, tmp_path)
+    assert texts() == LINES
     assert opened == networks
 
 
@@ -100,7 +90,7 @@ def test_a_network_that_openvino_cannot_load_runs_in_onnxruntime(monkeypatch):
             raise RuntimeError("unsupported operation")
 
     monkeypatch.setattr(models, "_openvino", Core)
-    assert texts()[0] == "The river rose again in March"
+    assert texts() == LINES
 
 
 def test_a_damaged_installation_leaves_onnxruntime(tmp_path):

@@ -110,6 +110,12 @@ def test_columns_of_vertical_writing_are_read_from_the_right(horizontal):
     assert "".join(block.text for block in blocks).endswith("".join(columns))
 
 
+def test_stacked_lines_without_a_column_are_read():
+    boxes = [Box(60, 100 + 20 * at, 80, 114 + 20 * at) for at in range(3)]
+    rows = [Line(text, box, 14.0, stacked=True) for text, box in zip("北野商", boxes, strict=True)]
+    assert [block.text.split() for block in page_blocks(page(rows), [])] == [["北野商"]]
+
+
 def test_rows_of_a_table_that_no_region_covers_are_read_across():
     rows = [("Apples", "12", "3.50"), ("Pears", "7", "2.25"), ("Plums", "31", "1.10"), ("Cherries", "4", "9.80")]
     lines = [line(text, 60 + 150 * c, 100 + 14 * r) for r, row in enumerate(rows) for c, text in enumerate(row)]
@@ -265,11 +271,20 @@ def test_lists_side_by_side_are_columns():
     assert texts == ["- Loyal customers", "- Staff", "- Short times", "- Old software", "- High rents in the city"]
 
 
-def test_small_notes_beside_a_text_are_a_column_of_their_own():
-    text = list(paragraph(prose(3, 150), 200, 100, 350))
-    notes = [line(text, 50, y, size=7) for y in (101, 161) for text, y in (("Deposit", y), ("see the annex", y + 10))]
-    blocks = page_blocks(page([*text, *notes]), [])
-    assert blocks[-1].text == " ".join(each.text for each in text)
+@pytest.mark.parametrize(("x", "gap"), [(50, 0), (562, 0), (562, 5)])
+def test_notes_are_read_with_their_paragraphs(x, gap):
+    texts = [list(paragraph(prose(seed, 90), 200, y, 350)) for seed, y in ((3, 100), (4, 300))]
+    notes = [line(text, x, y + gap, size=7) for text, y in (("Art. 5", 100), ("void", 109), ("Art. 6", 300))]
+    blocks = page_blocks(page([*texts[0], *texts[1], *notes], width=700), [])
+    first, second = (" ".join(each.text for each in text) for text in texts)
+    assert [block.text for block in blocks] == ["Art. 5 void", first, "Art. 6", second]
+
+
+def test_small_signs_of_list_items_are_no_notes():
+    texts = [list(paragraph(prose(seed, 60), 80, y, 350)) for seed, y in ((3, 100), (4, 200))]
+    signs = [line("•", 60, y + 2, size=7) for y in (100, 200)]
+    blocks = page_blocks(page([*texts[0], *texts[1], *signs]), [])
+    assert [block.kind for block in blocks] == [BlockKind.LIST_ITEM] * 2
 
 
 def test_wide_word_gap_in_a_stretched_line_is_no_gutter():

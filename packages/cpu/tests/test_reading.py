@@ -2,6 +2,7 @@
 
 import io
 import logging
+from dataclasses import replace
 
 import numpy
 import pytest
@@ -188,7 +189,7 @@ def test_no_figures_are_cut_out_when_none_are_wanted(examples, tmp_path, usual):
 
 
 def test_only_the_wanted_blocks_are_cut_out(examples, tmp_path, usual):
-    labels, page = labels_of(examples / "invoice.png", tmp_path / "w", crop="table")
+    labels, page = labels_of(examples / "paper.pdf", tmp_path / "w", crop="table")
     assert labels == {"table"}
     assert any(block.kind == "table" for block in page.blocks)
     (wanted,) = usual[0]
@@ -263,3 +264,20 @@ def test_the_decisions_of_a_worker_are_logged_with_the_page():
         log_from_wire(decisions_to_wire(there), "a.pdf page 3")
     assert [str(one) for one in here] == ["a.pdf page 3: furniture: header"]
     assert here[0].facts == {"text": "Confidential"}
+
+
+@pytest.mark.parametrize(("guesses", "confidence"), [(0, 1.0), (2, 0.8462), (13, 0.0)])
+def test_confidence_is_the_share_of_words_that_are_no_guess(guesses, confidence):
+    read = line(WORDS)
+    words = [replace(word, confidence=0.35 if place < guesses else 1.0) for place, word in enumerate(read.words)]
+    mostly_sure = replace(read, words=(*words, Word("—", Box(0, 0, 9, 9), confidence=0.2)), confidence=0.97)
+    attempt = read_page(page(None), Ocr(lines=(mostly_sure,)), text_layer=True)
+    assert attempt.confidence == confidence
+
+
+def test_a_doubtful_ideograph_does_not_spoil_its_whole_line():
+    text = "我能吞下玻璃而不伤身体"
+    read = Line(text, Box(50, 100, 250, 110), 10.0, (Word(text, Box(50, 100, 250, 110), confidence=0.3),))
+    attempt = read_page(page(None), Ocr(lines=(replace(read, confidence=0.97),)), text_layer=True)
+    assert attempt.confidence is not None
+    assert attempt.confidence >= 0.95

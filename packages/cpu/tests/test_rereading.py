@@ -212,7 +212,7 @@ def test_clear_ocr_replaces_a_mostly_unreadable_layer(known, source):
             [words] * known + [words.translate(str.maketrans("aeiou", "\ufffd" * 5))] * (20 - known)
         )
     )
-    seen = tuple(replace(line, text=words, words=()) for line in lines)
+    seen = tuple(replace(line, text=words, words=tuple(Word(word, BOX) for word in words.split())) for line in lines)
     stand_in = Ocr(probe=None, lines=seen)
     attempt = read_page(read_from(PageContent(300, 400, lines)), stand_in, text_layer=True, layout_model=False)
     assert attempt.source == source

@@ -7,6 +7,7 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV comes with the embedded extra, w
 
 from llm_ocr.types import Box, Line, PageContent  # noqa: E402
 from llm_ocr_cpu.figures import find_figures  # noqa: E402
+from llm_ocr_cpu.layout import page_blocks  # noqa: E402
 from llm_ocr_cpu.scan_objects import scan_objects  # noqa: E402
 from llm_ocr_cpu.tables import find_tables  # noqa: E402
 
@@ -18,10 +19,10 @@ def paper(level=245, noise=3):
     return np.clip(pixels, 0, 255).astype(np.uint8)
 
 
-def write(image, text, x, y, scale=0.7):
+def write(image, text, x, y, scale=0.7, color=(20, 20, 20)):
     """Draws text with its top left at x, y and gives its line."""
     (width, height), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 2)
-    cv2.putText(image, text, (x, y + height), cv2.FONT_HERSHEY_SIMPLEX, scale, (20, 20, 20), 2)
+    cv2.putText(image, text, (x, y + height), cv2.FONT_HERSHEY_SIMPLEX, scale, color, 2)
     return Line(text, Box(x, y, x + width, y + height + base / 2), height + base / 2)
 
 
@@ -146,6 +147,31 @@ def test_yellowed_paper_with_a_shadow_is_still_paper():
     image = (image * shade).astype(np.uint8)
     lines = text_page(image)
     assert scan_objects(image, tuple(lines)).rasters == ()
+
+
+@pytest.mark.parametrize("ground", [(205, 229, 255), (120, 120, 120), (42, 93, 132)], ids=["light", "gray", "dark"])
+@pytest.mark.parametrize("marked", [False, True], ids=["text alone", "with a drawing"])
+def test_text_on_a_colored_ground_stays_text(ground, marked):
+    image = paper()
+    lines = [write(image, "some words that stand in the long line of a text", 60, 80 + 34 * row) for row in range(24)]
+    cv2.rectangle(image, (740, 660), (1050, 860), ground, -1)
+    ink = (255, 255, 255) if sum(ground) < 300 else (10, 10, 10)
+    inside = [write(image, f"Facts of box {row}", 760, 680 + 34 * row, color=ink) for row in range(4)]
+    if marked:
+        cv2.circle(image, (995, 780), 40, ink, 5)
+    content = page_of(image, [*lines, *inside])
+    figures = find_figures(content, find_tables(content))
+    assert len(figures) == marked
+    assert any("Facts of box 0 Facts of box 1" in block.text for block in page_blocks(content, figures))
+
+
+def test_text_in_a_deep_shadow_of_the_page_stays_text():
+    image = paper()
+    across, down = np.meshgrid(np.linspace(0, 1, WIDTH), np.linspace(0, 1, HEIGHT))
+    image = (image * np.clip(1.7 - 1.1 * across - 0.9 * down, 0.35, 1)[..., None]).astype(np.uint8)
+    lines = [write(image, "words in the shadow of a hand", 620, 1200 + 34 * row) for row in range(3)]
+    content = page_of(image, [*text_page(image), *lines])
+    assert find_figures(content, find_tables(content)) == []
 
 
 def test_possible_handwriting_without_caption_is_no_figure():

@@ -5,16 +5,16 @@ import pytest
 from ocr_pages import PROSE, needs_ocr, recogniser
 from pdf_writing import pages, text
 
+import llm_ocr
 from llm_ocr.documents.images import encoded
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.page_wire import page_from_wire, page_to_wire
-from llm_ocr.results.quality.scoring import FITTED, rated
 from llm_ocr.types import Evidence, Page, Status
 from llm_ocr_cpu.page import read_page
 from llm_ocr_cpu.pdf_text import page_content
 
 PAID = "Paid 4821.50 crowns"
-LAYER = b"".join(text(line, y=700 - 18 * row) for row, line in enumerate(PROSE * 4))
+SHORT, LAYER = (b"".join(text(line, y=700 - 18 * row) for row, line in enumerate(PROSE * times)) for times in (1, 4))
 #: A pattern is drawn like outlines: pdfium reads no text of it.
 TILE = (
     b"<</Type/Pattern/PatternType 1/PaintType 1/TilingType 1/BBox[0 0 300 40]/XStep 300/YStep 400/Matrix[1 0 0 1 72 40]"
@@ -49,18 +49,19 @@ def test_one_line_drawn_without_text_is_read_on_a_full_page():
 
 @pytest.mark.slow
 @needs_ocr
-def test_a_scan_that_lies_oblique_is_ok():
+@pytest.mark.parametrize("degrees", [5, 9])
+def test_a_scan_that_lies_oblique_is_ok(tmp_path, degrees):
     picture = pypdfium2.PdfDocument(pages(LAYER))[0].render(scale=2).to_pil().convert("RGB")
-    sheet = picture.rotate(9, fillcolor="white")
-    page = Page("p", "d", 1, encoded(sheet, "png", 90), None, "x.png", Evidence(ink_of(sheet)))
-    attempt, *_ = rated(page, read_page(page, recogniser, text_layer=True), FITTED)
-    assert PROSE[0] in " ".join(lines(attempt))
-    assert attempt.status is Status.OK
+    picture.rotate(degrees, fillcolor="white").save(tmp_path / "sheet.png")
+    run = llm_ocr.extract([str(tmp_path / "sheet.png")], workspace=tmp_path / "out", engine="embedded")
+    (page,) = run.pages(images=False)
+    assert PROSE[0] in " ".join(page.markdown.split())
+    assert (page.status, page.ledger.unread) == (Status.OK, ())
 
 
 def scan(strips=1):
     """A page of prose as an image, in strips, below the line that a court prints on its files."""
-    page = pypdfium2.PdfDocument(pages(LAYER))[0]
+    page = pypdfium2.PdfDocument(pages(SHORT))[0]
     picture = page.render(scale=2).to_pil().convert("L")
     high = picture.height // strips
     head = (

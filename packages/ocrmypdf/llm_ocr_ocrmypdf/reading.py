@@ -17,8 +17,7 @@ from llm_ocr import LlmOcrError, PageFailure, Session, Status, UsageError
 from llm_ocr.engines import EngineOptions
 from llm_ocr.plugins import ENGINES
 from llm_ocr.types import EncodedImage, OcrText, Page
-from llm_ocr_outputs.exports.hocr_alto import WordPage
-from llm_ocr_outputs.words import found_by_ocr, placed_words
+from llm_ocr_outputs.words import PlacedPage, found_by_ocr, placed_words
 
 T = TypeVar("T")
 log = logging.getLogger("llm_ocr.ocrmypdf")
@@ -60,7 +59,7 @@ class PageReader:
         threading.Thread(target=self._loop.run_forever, name="llm-ocr", daemon=True).start()
         atexit.register(self._close)
 
-    def read(self, file: Path) -> WordPage:
+    def read(self, file: Path) -> PlacedPage:
         """Read an image, and place its words on the lines that OCR finds in it.
 
         Returns:
@@ -86,7 +85,7 @@ class PageReader:
         found = found_by_ocr(lines, width / height) if blocks and (lines := self.lines(file)) else []
         unsupported = record.ledger.unsupported if record.ledger else ()
         placed = placed_words(blocks, found, aspect=width / height, unsupported=unsupported)
-        return WordPage(record, placed, width, height, round(dpi))
+        return PlacedPage(record, placed, width, height, round(dpi))
 
     def lines(self, file: Path) -> OcrText | None:
         """Return the lines that OCR finds in an image; None without OCR, for which the log has the reason."""

@@ -402,11 +402,11 @@ def _batches(dataset: Assembled, form: Form, policy: float | None, only: str | N
     facts = [form.name, form.version, dict(form.settings), policy, *([only] if only else [])]
     about = json.dumps(facts, sort_keys=True).encode()
     start, pages, digest, number = 0, 0, hashlib.sha256(about), 0
-    for place, (source, count) in enumerate(zip(dataset.sources, dataset.counts, strict=True)):
-        if pages and pages + count > (form.pages or PAGES):
+    for place, source in enumerate(dataset.sources):
+        if pages and pages + source.rows > (form.pages or PAGES):
             yield Batch(f"{number:05d}-{digest.hexdigest()[:16]}", range(start, place), pages, dataset.key)
             start, pages, digest, number = place, 0, hashlib.sha256(about), number + 1
-        pages += count
+        pages += source.rows
         digest.update(source.content.encode())
     yield Batch(f"{number:05d}-{digest.hexdigest()[:16]}", range(start, len(dataset.sources)), pages, dataset.key)
 

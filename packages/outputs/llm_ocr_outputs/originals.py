@@ -3,9 +3,9 @@
 Rows do not have the lines of a page, so formats that lay text over pages find them again, in confined processes: in the
 text layer if it is true, otherwise by OCR if it is installed:
 
-    Document ─▶ Originals.pages ─▶ PlacedPage, one after another ─▶ a file
+    Document ─▶ Originals.pages ─▶ PlacedPages ─▶ files
 
-`Originals.in_order` connects these coroutines with the thread that writes the files of an export (`files.Form`).
+`export_originals` connects these coroutines with the thread that writes the files of an export (`files.Form`).
 """
 
 import asyncio
@@ -13,11 +13,11 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from llm_ocr.config.environment import cache_folder, cores
 from llm_ocr.documents.open_fd import Proofs
@@ -27,17 +27,18 @@ from llm_ocr.documents.rows import row_address
 from llm_ocr.documents.text_layer import LIE, suspicious
 from llm_ocr.engines import EngineOptions, LocalReader
 from llm_ocr.errors import PageFailure, StorageError, WorkerDied, WorkerError
-from llm_ocr.exporting import ExportJob
+from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr.plugins import ENGINES
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.quality.text_layer import is_true
 from llm_ocr.sandbox import Limits, WorkerPool
+from llm_ocr.stages.counting import in_order
 from llm_ocr.stages.rendering import EMBEDDED_IMAGE_SIZE, EMBEDDED_SCAN_SIZE, PartRenderer, Remote, passwords
 from llm_ocr.types import Attempt, DocumentPart, Page, Reason, Status
+from llm_ocr_outputs.files import Batch, Failed, File, Form, export_files
 from llm_ocr_outputs.source import Document
-from llm_ocr_outputs.words import FoundLine, PlacedBlock, found_by_ocr, found_in_layer, placed_words
+from llm_ocr_outputs.words import FoundLine, PlacedPage, found_by_ocr, found_in_layer, placed_words
 
-T = TypeVar("T")
 log = logging.getLogger("llm_ocr.outputs")
 
 #: Worker processes that read the sizes of images, and write PDFs.
@@ -46,29 +47,6 @@ _MODULE = "llm_ocr_outputs.pdf_worker"
 _MEMORY, _DEADLINE, _PER_PAGE = 4 << 30, 60.0, 3.0
 #: Files that a worker can receive at a time.
 _MOST_FILES = 250
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedPage:
-    """Page of a finished document with the places of its words.
-
-    Attributes:
-        row: The stored row, which did not fail.
-        number: The page in its document, from 1.
-        width: Width of the page in points, as it was read: after `row.record.rotation`.
-        height: Its height in points.
-        pixels: Width and height of the page's stored image in pixels, as it was read.
-        blocks: All blocks in reading order; boxes are relative to the page as it was read.
-        text_is_credible: Whether the source has text for the page that is not wrong as far as known, visible or not.
-    """
-
-    row: DatasetRow
-    number: int
-    width: float
-    height: float
-    pixels: tuple[int, int]
-    blocks: tuple[PlacedBlock, ...]
-    text_is_credible: bool
 
 
 class Originals:
@@ -117,8 +95,8 @@ class Originals:
             await self._reader.close()
         await self._remote.close()
 
-    async def pages(self, document: Document) -> AsyncIterator[PlacedPage]:
-        """Yield the pages of a document that did not fail, in order.
+    async def pages(self, document: Document) -> list[PlacedPage]:
+        """Return the pages of a document that did not fail, in order.
 
         Raises:
             PageFailure: The source is gone, has changed, or cannot be opened or rendered.
@@ -126,18 +104,7 @@ class Originals:
         if failure := document.failure:
             raise failure
         rows = [row for row in document.rows if row.record.status is not Status.FAILED]
-        waiting: deque[asyncio.Task[PlacedPage]] = deque()
-        try:
-            for row in rows:
-                waiting.append(asyncio.create_task(self._page(document.part, row)))
-                if len(waiting) > self.workers:
-                    yield await waiting.popleft()
-            while waiting:
-                yield await waiting.popleft()
-        finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
+        return [page async for page in in_order(rows, partial(self._page, document.part))]
 
     async def _page(self, part: DocumentPart, row: DatasetRow) -> PlacedPage:
         async with self._places:
@@ -167,8 +134,11 @@ class Originals:
                 placed_words, record.blocks, found, aspect=width / max(height, 1e-6), unsupported=unsupported
             )
             image = record.image or page.image
-            pixels = (image.width, image.height) if record.image or not turned else (image.height, image.width)
-            return PlacedPage(row, number, width, height, pixels, blocks, credible or is_layer)
+            across, down = image.width, image.height
+            if turned and not record.image:
+                across, down = down, across
+            dpi = round(72 * across / width) if width else 0
+            return PlacedPage(record, blocks, across, down, dpi, credible or is_layer)
 
     async def _lines(self, page: Page, rotation: int, aspect: float) -> list[FoundLine]:
         """Return the lines that OCR finds on the upright page; without OCR, those of a layer that may be false."""
@@ -255,40 +225,53 @@ class Originals:
             except WorkerError as error:
                 raise PageFailure(Reason.RENDER_CRASHED, f"the source cannot be used: {error}") from error
 
-    def in_order(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        documents: Iterable[Document],
-        make: Callable[[Document], Coroutine[Any, Any, T]],
-    ) -> Iterator[tuple[Document, T | PageFailure | StorageError]]:
-        """Make something of each document in the event loop, for a thread that writes files.
 
-        As many documents as there are processes are in work at a time.
+#: Pages of a batch. The pages of an interrupted batch are read by OCR again.
+_PAGES = 200
 
-        Args:
-            loop: The running event loop of this object.
-            documents: The documents; the thread reads their rows.
-            make: Makes the result.
 
-        Yields:
-            Each document in order with its result, or with the reason why its source could not be used.
-        """
-        waiting: deque[tuple[Document, Future[T]]] = deque()
+async def export_originals(
+    job: ExportJob,
+    name: str,
+    make: Callable[[Originals, Document], Coroutine[Any, Any, list[File]]],
+    opened: Callable[[str], str],
+    unit: str = "documents",
+) -> Exported:
+    """Write the files of a format that opens the sources of documents again; errors as in `export_files`.
 
-        def result() -> tuple[Document, T | PageFailure | StorageError]:
-            document, future = waiting.popleft()
+    As many documents as there are processes are in work at a time. A document whose source cannot be used is listed in
+    `failed-documents.jsonl`.
+
+    Args:
+        job: The export.
+        name: Name of the format.
+        make: Returns the files of a document.
+        opened: Returns how to open the result at a URL.
+        unit: Name of a record.
+    """
+    loop = asyncio.get_running_loop()
+    async with Originals(job) as originals:
+
+        def write(_: Batch, documents: Iterator[Document]) -> Iterator[File | Failed]:
+            """Make the files in the event loop, for the thread that writes them."""
+            waiting: deque[tuple[Document, Future[list[File]]]] = deque()
+
+            def first() -> Sequence[File | Failed]:
+                document, future = waiting.popleft()
+                try:
+                    return future.result()
+                except (PageFailure, StorageError) as failure:
+                    return [Failed(document, failure)]
+
             try:
-                return document, future.result()
-            except (PageFailure, StorageError) as failure:
-                return document, failure
+                for document in documents:
+                    waiting.append((document, asyncio.run_coroutine_threadsafe(make(originals, document), loop)))
+                    if len(waiting) > originals.workers:
+                        yield from first()
+                while waiting:
+                    yield from first()
+            finally:
+                for started in waiting:
+                    started[1].cancel()
 
-        try:
-            for document in documents:
-                waiting.append((document, asyncio.run_coroutine_threadsafe(make(document), loop)))
-                if len(waiting) > self.workers:
-                    yield result()
-            while waiting:
-                yield result()
-        finally:
-            for _, future in waiting:
-                future.cancel()
+        return await export_files(job, Form(name, 1, write, opened, unit=unit, pages=_PAGES))

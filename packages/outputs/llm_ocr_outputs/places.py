@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
+from typing import TypeVar
 
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.figure_text import enriched_page
 from llm_ocr.results.markdown import DESCRIPTION, IMAGE, blocks_to_markdown, clean
 from llm_ocr.types import FURNITURE, Block, BlockKind, PageRecord
+
+Number = TypeVar("Number", int, float)
 
 
 def lines_of_blocks(markdown: str, blocks: Sequence[Block]) -> dict[int, int]:
@@ -141,6 +144,17 @@ def _marked_places(
 
 def _rendered(block: Block) -> str:
     return blocks_to_markdown([block], furniture=True)
+
+
+def joined_ranges(ranges: Iterable[tuple[Number, Number]], gap: Number | int = 0) -> list[tuple[Number, Number]]:
+    """Return the ranges in order; those that overlap, or are at most `gap` apart, become one."""
+    joined: list[tuple[Number, Number]] = []
+    for start, end in sorted(ranges):
+        if joined and start - joined[-1][1] <= gap:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return joined
 
 
 def with_marks(text: str, ranges: Iterable[tuple[int, int]]) -> str:

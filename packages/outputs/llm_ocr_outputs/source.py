@@ -3,11 +3,10 @@
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any
 
 from llm_ocr.documents.remote import shown
@@ -20,7 +19,7 @@ from llm_ocr.scheduling.scanner import PlannedItems
 from llm_ocr.stages.assemble import markers_of, paths_of
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import DocumentPart, PageRecord, Reason, Status
-from llm_ocr.workspace import Workspace
+from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.items import Item, copied_notes, is_damaged, items, note_of_views
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, assembled_key, key_settings
@@ -206,40 +205,23 @@ def _page_number(row: DatasetRow) -> int:
 # Input of an export: the dataset files that Assemble wrote, in the plan's order.
 
 
-#: Number of concurrent reads of small objects.
-_AT_ONCE = 16
-#: Number of items of the plan in memory.
-_ITEMS = 256
-
-
 @dataclass(frozen=True, slots=True)
 class Assembled:
     """Dataset of a workspace: `key` is Assemble's, `identity` the workspace's id, which survives copying.
 
-    `sources` are the files of its items in the order of the plan, `counts` the rows of each. `damaged` are the keys of
-    files known to differ from the files that Assemble wrote.
+    `sources` are the files of its items in the order of the plan. `damaged` are the keys of files known to differ from
+    the files that Assemble wrote.
     """
 
     key: str
     identity: str
     sources: tuple[Source, ...]
-    counts: tuple[int, ...]
     damaged: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
         """Total number of rows."""
-        return sum(self.counts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Dataset file of an item, and the key that wrote it."""
-
-    key: str
-    source: Source
-    rows: int
-    damaged: bool
+        return sum(source.rows for source in self.sources)
 
 
 def undamaged(workspace: Workspace, source_folder: str = "") -> Assembled:
@@ -271,31 +253,19 @@ def assembled(workspace: Workspace, source_folder: str = "") -> Assembled:
         notes = copied_notes(workspace, newest, {info.key: info.version for info in workspace.store.list(VIEW_NOTES)})
         markers = iter_markers(workspace, ASSEMBLE, newest)
         made = {(newest, marker.unit): (marker.sha256, marker.counts.expected) for marker in markers}
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
-        find = partial(_find, workspace, files, notes, made, source_folder)
-        found = [file for chunk in _chunks(items(workspace)) for file in pool.map(find, chunk)]
-    keys = Counter(file.key for file in found if file)
+    find = partial(_find, workspace, files, notes, made, source_folder)
+    found = list(codec.read_ahead(find, items(workspace), "export"))
+    keys = Counter(file[0] for file in found if file)
     key = keys.most_common(1)[0][0] if keys else ""
-    whole = [file for file in found if file and file.key == key]
+    whole = [file for file in found if file and file[0] == key]
     if len(whole) < len(found) or not found:
         raise StageMissing(
             f"{len(found) - len(whole)} of {len(found)} items are not assembled in {workspace.url}",
             hint=f"Run first: llm-ocr assemble -w {workspace.url}",
         )
     identity = generations(workspace)[0].attempt
-    return Assembled(
-        key,
-        identity,
-        tuple(file.source for file in whole),
-        tuple(file.rows for file in whole),
-        tuple(file.source.key for file in whole if file.damaged),
-    )
-
-
-def _chunks(found: Iterable[Item]) -> Iterator[list[Item]]:
-    rest = iter(found)
-    while chunk := list(islice(rest, _ITEMS)):
-        yield chunk
+    damaged = tuple(source.key for _, source, is_wrong in whole if is_wrong)
+    return Assembled(key, identity, tuple(source for _, source, _ in whole), damaged)
 
 
 def _find(
@@ -305,8 +275,8 @@ def _find(
     made: Mapping[tuple[str, str], tuple[str, int]],
     folder: str,
     item: Item,
-) -> _Found | None:
-    """Return an item's file; None if its newest state is not assembled.
+) -> tuple[str, Source, bool] | None:
+    """Return the key that wrote an item's file, the file, and whether it is damaged; None if it is not assembled.
 
     `made` has the hash of the data and the number of rows of finished items, by key and name.
     """
@@ -322,8 +292,8 @@ def _find(
     content = f"{note.key} {item.name} {digest} {info.size}"
     if folder:
         content += f" sources relative to {folder}"
-    source = Source(info.key, info.size, content, info.version, sha256=note.sha256, folder=folder)
-    return _Found(note.key, source, rows, is_damaged(workspace, note, info))
+    source = Source(info.key, info.size, content, info.version, sha256=note.sha256, folder=folder, rows=rows)
+    return note.key, source, is_damaged(workspace, note, info)
 
 
 def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:

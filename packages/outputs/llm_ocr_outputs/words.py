@@ -24,8 +24,8 @@ from typing import Literal
 
 from llm_ocr.results.markdown import blocks_to_markdown, clean
 from llm_ocr.results.quality.text_layer import PASSAGE, folded, matched_passages
-from llm_ocr.types import Block, BlockKind, Box, OcrText, PageContent, Span
-from llm_ocr_outputs.places import MARK, with_marks
+from llm_ocr.types import Block, BlockKind, Box, OcrText, PageContent, PageRecord, Span
+from llm_ocr_outputs.places import MARK, joined_ranges, with_marks
 from llm_ocr_outputs.viewer.index import PIECES
 from llm_ocr_outputs.viewer.rendering import Places, render
 
@@ -83,6 +83,27 @@ class PlacedBlock:
 
     block: Block
     lines: tuple[PlacedLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPage:
+    """Page with the places of its words, as it was read: after `record.rotation`.
+
+    Attributes:
+        record: The stored row.
+        blocks: All blocks in reading order; none if the page could not be read.
+        width: Width of the page's image in pixels.
+        height: Its height in pixels.
+        dpi: Its pixels per inch; 0 if unknown.
+        text_is_credible: Whether the source has text for the page that is not wrong as far as known, visible or not.
+    """
+
+    record: PageRecord
+    blocks: Sequence[PlacedBlock]
+    width: int
+    height: int
+    dpi: int = 0
+    text_is_credible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +434,9 @@ class _Placing:
         for span in spans:
             ranges[span.block].append((span.start, span.end))
         self.words = [
-            word for number, block in enumerate(blocks) for word in _words_of(number, block, _disjoint(ranges[number]))
+            word
+            for number, block in enumerate(blocks)
+            for word in _words_of(number, block, joined_ranges(ranges[number]))
         ]
 
     def place(self) -> None:
@@ -775,16 +798,6 @@ def _words_of(number: int, block: Block, spans: Sequence[tuple[int, int]]) -> li
         if word:
             words.append(_Word(word, number, unsupported, *_letters(word)))
     return words
-
-
-def _disjoint(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(end, joined[-1][1])
-        else:
-            joined.append((start, end))
-    return joined
 
 
 def placed_words(

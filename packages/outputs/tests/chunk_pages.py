@@ -1,5 +1,7 @@
 """Pages of blocks, and their passages."""
 
+from types import SimpleNamespace
+
 from made import record
 
 from llm_ocr.results.dataset import DatasetRow
@@ -21,7 +23,8 @@ def page(number, *blocks, markdown=None, **more):
 
 
 def chunks(*rows, size=2000, overlap=0, measure=len):
-    return list(document_chunks("doc", "/in/a.pdf", "a.pdf", rows, Limits(size, overlap, measure)))
+    found = document_chunks("doc", "/in/a.pdf", "a.pdf", rows, Limits(size, overlap, measure))
+    return [SimpleNamespace(**row, size=row["characters"] if measure is len else row["tokens"]) for row in found]
 
 
 def texts(*rows, **limits):

@@ -1,12 +1,11 @@
 """Workspaces that the tests of several files use."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from export_workspaces import make
-from viewer_browser import Browser
 
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.storage.local import LocalStore
@@ -35,11 +34,3 @@ def bucket_workspace(golden) -> Callable[[str, dict[str, str]], None]:
             store.put(key, source.get(key))
 
     return copy
-
-
-@pytest.fixture(scope="session")
-def browser(require, tmp_path_factory) -> Iterator[Browser]:
-    """Yield Chromium, which loads pages of this machine."""
-    require("chromium")
-    with Browser(tmp_path_factory.mktemp("chromium")) as browser:
-        yield browser

@@ -12,6 +12,7 @@ from made import ANY_TEXT, picture, record
 
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.markdown import blocks_to_markdown
+from llm_ocr.results.schema import box_value
 from llm_ocr.types import FURNITURE, BlockKind, Box, Figure, FigureRecord, Status
 from llm_ocr_outputs.exports.chunk_text import sentences, split_table, words
 from llm_ocr_outputs.exports.chunks import document_parts
@@ -29,7 +30,7 @@ def test_headings_begin_passages_and_stay_with_what_follows():
         size=600,
     )
     assert [chunk.text.split("\n")[0] for chunk in found] == ["# Rivers", "## Floods"]
-    assert [chunk.heading_path for chunk in found] == [("Rivers",), ("Rivers", "Floods")]
+    assert [chunk.heading_path for chunk in found] == [["Rivers"], ["Rivers", "Floods"]]
     assert [chunk.index for chunk in found] == [0, 1]
 
 
@@ -40,7 +41,7 @@ def test_small_sections_of_one_parent_share_a_passage():
     )  # fmt: skip
     found = chunks(rows)
     assert [chunk.text for chunk in found] == ["## A\n\none\n\n## B\n\ntwo\n\n### C\n\nthree", "## D\n\nfour"]
-    assert [chunk.heading_path for chunk in found] == [(), ("D",)]
+    assert [chunk.heading_path for chunk in found] == [[], ["D"]]
 
 
 def test_a_heading_is_never_the_last_of_a_passage():
@@ -133,12 +134,12 @@ def figure_page(described="A map of the river.", caption="Figure 1: The river.")
 
 def test_figure_stays_with_description_and_caption_and_is_named():
     first, second = chunks(figure_page(), size=110)
-    assert first.figures == ()
+    assert first.figures == []
     assert second.text == "[Figure: A map of the river.]\n\nFigure 1: The river."
-    assert second.kinds == ("figure", "caption")
+    assert second.kinds == ["figure", "caption"]
     (figure,) = second.figures
-    assert (figure.id, figure.description) == ("doc-p00001-f01", "A map of the river.")
-    assert figure.image == "documents/a.pdf.figures/doc-p00001-f01.png"
+    assert (figure["id"], figure["description"]) == ("doc-p00001-f01", "A map of the river.")
+    assert figure["image"] == "documents/a.pdf.figures/doc-p00001-f01.png"
 
 
 @pytest.mark.parametrize("told", ["Figure 1: the river", "The river.", LOREM])
@@ -150,7 +151,7 @@ def test_description_repeating_caption_or_page_is_left_out(told):
 def test_a_figure_of_which_nothing_is_known_is_still_named():
     (found,) = chunks(figure_page("", ""))
     assert found.text == LOREM
-    assert [figure.id for figure in found.figures] == ["doc-p00001-f01"]
+    assert [figure["id"] for figure in found.figures] == ["doc-p00001-f01"]
 
 
 def test_furniture_and_failed_pages_are_left_out():
@@ -168,7 +169,7 @@ def test_a_paragraph_that_goes_on_over_the_page_is_joined():
     (found,) = chunks(first, second)
     assert found.text.startswith("The board was read at seven in the morning and seven in the evening.\n\n1 Mostly.")
     assert (found.page_first, found.page_last) == (1, 2)
-    assert {place for place, _ in found.boxes} == {1, 2}
+    assert {box["page"] for box in found.boxes} == {1, 2}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_other_paragraphs_are_not_joined(end, begin, number):
 def test_boxes_come_from_blocks_and_only_if_the_model_gave_them():
     known, whole = Box(0.1, 0.3, 0.5, 0.4), Box(0, 0, 1, 1)
     (found,) = chunks(page(3, block("text", "one", box=known), block("text", "two", box=whole)))
-    assert found.boxes == ((3, known),)
+    assert found.boxes == [{"page": 3, **box_value(known)}]
 
 
 def test_sentences_of_previous_passage_repeat_within_a_section():
@@ -200,7 +201,7 @@ def test_nothing_is_repeated_over_a_heading_or_after_a_table():
     long = " ".join([LOREM] * 2)
     section = block("heading", "B", 1), block("text", long), block("table", "| a |\n| - |"), block("text", long)
     found = chunks(page(1, block("text", long), *section), size=220, overlap=100)
-    assert [chunk.kinds for chunk in found] == [("text",), ("heading", "text", "table"), ("text",)]
+    assert [chunk.kinds for chunk in found] == [["text"], ["heading", "text", "table"], ["text"]]
     assert all(chunk.overlap == 0 for chunk in found)
 
 
@@ -211,8 +212,8 @@ def test_markdown_is_used_where_a_page_has_no_text_blocks():
     told = FigureRecord(figure.id, "doc-p00001", "doc", Status.OK, "describe", description="A map.")
     (found,) = chunks(DatasetRow(replace(row.record, figures=(figure,)), markdown, {figure.id: told}))
     assert found.text == "# Rivers\n\nBody.\n\n| a |\n| --- |\n| 1 |\n\n[Figure: A map.]"
-    assert found.kinds == ("title", "text", "table", "figure")
-    assert found.boxes == ((1, BOX),)
+    assert found.kinds == ["title", "text", "table", "figure"]
+    assert found.boxes == [{"page": 1, **box_value(BOX)}]
 
 
 def test_what_a_stage_of_the_user_made_of_the_text_counts():

@@ -185,7 +185,7 @@ def damage(url: str, settings: dict[str, str], number: int) -> tuple[ObjectStore
     return store, key
 
 
-@pytest.mark.parametrize("kind", [s3, gcs], ids=["s3", "gcs"])
+@pytest.mark.parametrize("kind", [s3, pytest.param(gcs, marks=pytest.mark.slow)], ids=["s3", "gcs"])
 def test_export_makes_a_damaged_file_of_a_bucket_again(kind, bucket_workspace, tmp_path):
     with kind() as (url, settings):
         bucket_workspace(url, settings)

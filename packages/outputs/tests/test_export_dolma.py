@@ -2,12 +2,11 @@
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 from bad_documents import garbage, good_pages, text_pdf
-from export_workspaces import files_of, make
+from export_workspaces import make
 
 import llm_ocr
 
@@ -105,20 +104,6 @@ def test_pages_that_failed_have_empty_spans_and_are_counted(made, real, tmp_path
     broken = next(one for one in documents(tmp_path / "p") if not one["text"])
     assert broken["attributes"]["pdf_page_numbers"] == []
     check(broken)
-
-
-def test_two_exports_and_one_of_a_copy_are_the_same_bytes(made, tmp_path):
-    copy = shutil.copytree(made, tmp_path / "copy")
-    for number, workspace in enumerate((made, made, copy)):
-        export(workspace, tmp_path / str(number))
-    first, *others = (files_of(tmp_path / str(number)) for number in range(3))
-    assert all(other == first for other in others)
-
-
-def test_documents_with_too_many_bad_pages_can_be_dropped(made, tmp_path):
-    done = export(made, tmp_path / "o", drop_over_error_rate=True)
-    assert (done.rows, done.dropped) == (4, 2)
-    assert all(one["text"] for one in documents(tmp_path / "o"))
 
 
 @pytest.mark.parametrize("which", ["made", "real"])

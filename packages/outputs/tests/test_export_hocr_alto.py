@@ -15,8 +15,8 @@ from ocrmypdf.hocrtransform import HocrParser
 
 import llm_ocr
 from llm_ocr.types import Block, BlockKind, Box, PageRecord, Reason, Span, Status
-from llm_ocr_outputs.exports.hocr_alto import WordPage, alto_page, hocr_document
-from llm_ocr_outputs.words import FoundLine, placed_words
+from llm_ocr_outputs.exports.hocr_alto import alto_page, hocr_document
+from llm_ocr_outputs.words import FoundLine, PlacedPage, placed_words
 
 ALTO = {"a": "http://www.loc.gov/standards/alto/ns-v4#"}
 XHTML = {"h": "http://www.w3.org/1999/xhtml"}
@@ -51,23 +51,23 @@ FOUND = (
 )
 
 
-def page(blocks=BLOCKS, found=FOUND, *, number=3, unsupported=(), dpi=150, **notes) -> WordPage:
+def page(blocks=BLOCKS, found=FOUND, *, number=3, unsupported=(), dpi=150, **notes) -> PlacedPage:
     record = PageRecord(f"p{number}", "doc", "/in/a.pdf", number, 0, Status.OK, engine="dots", notes=notes)
-    return WordPage(record, placed_words(blocks, found, unsupported=unsupported), 1000, 2000, dpi)
+    return PlacedPage(record, placed_words(blocks, found, unsupported=unsupported), 1000, 2000, dpi)
 
 
-def failed(number: int) -> WordPage:
+def failed(number: int) -> PlacedPage:
     row = PageRecord(f"p{number}", "doc", "/in/a.pdf", number, 0, Status.FAILED, Reason.ENGINE_TIMEOUT)
-    return WordPage(row, (), 1000, 2000)
+    return PlacedPage(row, (), 1000, 2000)
 
 
-def alto_of(one: WordPage):
+def alto_of(one: PlacedPage):
     tree = etree.fromstring(alto_page("in/a.pdf", one))
     SCHEMA.assertValid(tree)
     return tree
 
 
-def hocr_of(*pages: WordPage):
+def hocr_of(*pages: PlacedPage):
     return etree.fromstring(hocr_document("in/a.pdf", pages))
 
 

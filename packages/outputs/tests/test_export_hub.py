@@ -88,7 +88,7 @@ print(json.dumps([opened(load) for load in sys.argv[1:]]))
 def loaded(making, home: Path, *lines: str) -> list:
     """What a process with nothing but the server's address and a token gets of each line that opens the dataset."""
     env = environment(**making.hub().environment(home))
-    run = subprocess.run([sys.executable, "-c", _LOAD, *lines], env=env, capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", _LOAD, *lines], env=env, capture_output=True, text=True, timeout=240)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 
@@ -127,7 +127,7 @@ print(json.dumps([rows.column_names, [row["document_markdown"] for row in raw],
 def shown(making, name: str, home: Path) -> list:
     """What the predecessor's notebook shows of a repository, in a process of its own."""
     env = environment(**making.hub().environment(home))
-    run = subprocess.run([sys.executable, "-c", _SHOW, name], env=env, capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", _SHOW, name], env=env, capture_output=True, text=True, timeout=240)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 

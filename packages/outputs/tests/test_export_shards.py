@@ -193,13 +193,13 @@ def kept(path) -> list[tuple[str, int]]:
 
 def test_documents_beyond_the_rate_are_told(file):
     assert pq.ParquetFile(io.BytesIO(file)).num_row_groups == 2
-    one, other = excluded_of(reading(file), document_rows(file, 0.2)).documents
+    one, other = excluded_of(reading(file), document_rows(file, 0.2))[0]
     assert one == {
         "document_id": "bad", "source": "/in/bad.pdf", "pages": 80, "failed": 40, "error_rate": 0.5,
         "reasons": ["repetition loop"],
     }  # fmt: skip
     assert (other["document_id"], other["failed"], other["error_rate"], other["reasons"]) == ("some", 0, 0.25, [])
-    assert [one["document_id"] for one in excluded_of(reading(file), document_rows(file, 0.25)).documents] == ["bad"]
+    assert [one["document_id"] for one in excluded_of(reading(file), document_rows(file, 0.25))[0]] == ["bad"]
 
 
 def test_rows_beyond_the_error_rate_leave_every_row_group(file, tmp_path):

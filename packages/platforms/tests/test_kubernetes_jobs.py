@@ -13,6 +13,7 @@ from llm_ocr.launch import launching
 from llm_ocr.launch.records import submissions
 from llm_ocr.storage import StoreOptions, open_store
 from llm_ocr.workspace import Workspace
+from llm_ocr_simulator import running as simulator
 
 pytestmark = pytest.mark.needs("kubernetes.client")
 
@@ -71,30 +72,34 @@ def test_a_pipeline_on_s3_ends_with_a_dataset(cluster, bucket, digital, capsys):
 
 
 @pytest.mark.slow
-def test_preempted_pod_is_replaced_and_nothing_is_done_twice(cluster, examples, capsys):
-    """After the first unit its node goes; the launch submits again, and the new Job does the rest."""
+def test_preempted_pod_is_replaced_and_nothing_is_done_twice(cluster, digital, capsys):
+    """After the first unit the server hangs and the pod's node goes; a new Job does the rest."""
     with gcs() as (url, reached):
         endpoint = reached["workspace_endpoint"]
         cluster.environment = {"STORAGE_EMULATOR_HOST": endpoint}
         store = open_store(url, StoreOptions(endpoint=endpoint))
         published: list[str] = []
 
-        def drain():
+        def drain(server):
             while not published:
                 published.extend(info.key for info in store.list("extract/") if info.key.endswith(".done"))
                 time.sleep(0.05)
+            server.set_faults({})
             next(iter(cluster.jobs.values())).remove(0)
 
-        threading.Thread(target=drain, daemon=True).start()
-        words = ("--hardware", "cpu", "--wait", "-w", url, "--workspace-endpoint", endpoint)
-        sources = (str(examples / "paper.pdf"), str(examples / "fax.tiff"))
-        code = main(["launch", "kubernetes", "extract", *sources, *SMALL, *words])
+        with simulator(fault={"hang-after": 1}) as server:
+            threading.Thread(target=drain, args=(server,), daemon=True).start()
+            reading = ("--server-url", server.url, "--max-inflight-requests", "1", "--pages-per-unit", "1")
+            library = ("--image", "registry.example/llm-ocr:1", "--wheel", "image")
+            words = ("--hardware", "cpu", "--wait", "-w", url, "--workspace-endpoint", endpoint)
+            sources = (str(digital / "one.pdf"), str(digital / "two.pdf"))
+            code = main(["launch", "kubernetes", "extract", *sources, *reading, *library, *words])
         wrote = capsys.readouterr()
-        assert (code, wrote.out) == (0, "5 ok\n"), wrote.err
+        assert (code, wrote.out) == (0, "3 ok\n"), wrote.err
         assert "its pod was removed" in wrote.err
         assert "submitting again" in wrote.err
         assert len(cluster.jobs) == 2
-        assert len([info for info in store.list("extract/") if info.key.endswith(".done")]) == 5
+        assert len([info for info in store.list("extract/") if info.key.endswith(".done")]) == 3
 
 
 @pytest.mark.parametrize(

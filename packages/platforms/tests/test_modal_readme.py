@@ -107,6 +107,6 @@ def test_modal_has_each_of_the_commands():
         "    assert done.exit_code == 0 and 'Usage' in done.output, (line, done.output)\n"
     )
     run = subprocess.run(
-        [sys.executable, "-c", program, *map(" ".join, named)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program, *map(" ".join, named)], capture_output=True, text=True, timeout=240
     )
     assert run.returncode == 0, run.stderr

@@ -13,6 +13,8 @@ from aiohttp.abc import AbstractResolver
 from llm_ocr.documents.remote import RemoteOptions
 from llm_ocr.documents.remote.http import WebClient
 from llm_ocr.documents.remote.listing import RemoteDocuments
+from tests.engines.client.chat_servers import in_turn as in_turn
+from tests.engines.client.chat_servers import speaking as speaking
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PDF = b"%PDF-1.5\n" + bytes(range(256)) * 40
@@ -33,16 +35,6 @@ def moved(place: str, status: int = 302) -> Handler:
     return sending(b"", status, Location=place)
 
 
-def in_turn(*handlers: Handler) -> Handler:
-    """The first request gets the first handler, and so on; the last one stays."""
-    left = list(handlers)
-
-    async def handler(request: web.Request) -> web.StreamResponse:
-        return await (left.pop(0) if len(left) > 1 else left[0])(request)
-
-    return handler
-
-
 def trickling(piece: bytes, pause: float, first: bytes = PDF) -> Handler:
     """Sends without an end, and without saying how much it will be."""
 
@@ -53,18 +45,6 @@ def trickling(piece: bytes, pause: float, first: bytes = PDF) -> Handler:
         while True:
             await response.write(piece)
             await asyncio.sleep(pause)
-
-    return handler
-
-
-def speaking(data: bytes) -> Handler:
-    """Writes these bytes to the socket as they are, and closes it."""
-
-    async def handler(request: web.Request) -> web.StreamResponse:
-        assert isinstance(request.transport, asyncio.Transport)
-        request.transport.write(data)
-        request.transport.close()
-        return web.Response()
 
     return handler
 

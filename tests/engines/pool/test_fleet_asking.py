@@ -195,14 +195,6 @@ def test_lost_request_of_live_server_is_left_to_caller_to_retry() -> None:
     with_fleet([server], QUICK, test)
 
 
-def test_a_refused_question_is_refused() -> None:
-    async def test(fleet: ServerPool, said: list[str]) -> None:
-        with pytest.raises(RequestRefused):
-            await fleet.complete(request_for("a"))
-
-    with_fleet([Scripted(behave=lambda _: web.Response(status=400))], QUICK, test)
-
-
 def test_server_that_refuses_every_request_ends_the_run() -> None:
     async def test(fleet: ServerPool, said: list[str]) -> None:
         found = await ask_all(fleet, names(150))

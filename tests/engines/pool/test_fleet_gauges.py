@@ -11,6 +11,7 @@ from llm_ocr.engines.vllm.external import ExternalServer
 KINDS = sorted(set(METRICS) - {"vLLM"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_window_grows_and_settles_by_gauges_of(kind: str) -> None:
     async def whole() -> None:
@@ -27,15 +28,19 @@ def test_window_grows_and_settles_by_gauges_of(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gauges_make_no_server_a_vllm(kind: str) -> None:
+def test_gauges_are_read_and_make_no_server_a_vllm(kind: str) -> None:
     async def whole() -> None:
         server = Scripted(gauges=True, kind=kind)
         address, _ = await server.start()
         endpoint = Endpoint(address)
         facts = await endpoint.probe()
+        server.running, server.waiting = 7, 3
+        gauges = await endpoint.gauges()
+        server.running = server.waiting = 0
         await endpoint.close()
         await server.stop()
-        assert facts is not None
+        assert facts is not None and gauges is not None
+        assert (gauges.running, gauges.waiting) == (7, 3)
         assert (facts.vllm, facts.gauges, facts.kv_tokens) == (False, kind, None)
 
     run(whole())

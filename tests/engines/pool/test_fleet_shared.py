@@ -178,6 +178,7 @@ def test_request_that_kills_shared_server_is_quarantined_alone() -> None:
 
         def behave(prompt: str) -> None:
             if prompt == "killer":  # before those are answered that came with it
+                shared.server._hung = True
                 asyncio.get_running_loop().call_later(0.02, lambda: asyncio.ensure_future(shared.server.die()))
 
         shared.server.behave = behave

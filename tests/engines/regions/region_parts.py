@@ -12,6 +12,7 @@ from llm_ocr.engines.vlm.requests import ReadOptions
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.registry import find_profile
 from llm_ocr.types import Attempt, Block, BlockKind, Box, EncodedImage, Page, PageContent, Reason, Status
+from tests.engines.vlm.scripted_model import Fallback
 
 GLM = find_profile("glm-ocr")
 PADDLE = find_profile("paddleocr-vl-1.6")
@@ -118,27 +119,16 @@ class SeeingModel:
         raise AssertionError("the engine is shared")
 
 
-class WholeReader:
+class WholeReader(Fallback):
     """A `PageReader` of whole pages with one reply."""
 
     name = "seeing"
 
     def __init__(self, reply: Attempt | PageFailure | None = None) -> None:
-        self._reply = reply or whole_page()
-        self.pages: list[Page] = []
-        self.closed = 0
+        super().__init__(reply or whole_page())
 
     def identity(self) -> Mapping[str, Any]:
         return {"engine": "model", "model": "nobody/seeing", "revision": "abc"}
-
-    async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
-        self.pages.append(page)
-        if isinstance(self._reply, PageFailure):
-            raise self._reply
-        return self._reply
-
-    async def close(self) -> None:
-        self.closed += 1
 
 
 def said(text: str, finish: Finish = Finish.STOP) -> Completion:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -28,7 +29,7 @@ from llm_ocr.engines import Finish
 from llm_ocr.engines.regions.detection import Layout
 from llm_ocr.engines.regions.reader import MOST_REGIONS
 from llm_ocr.errors import PageFailure, RequestLost, RequestRefused, ServerError
-from llm_ocr.types import BlockKind, Box, EncodedImage, Reason, Status
+from llm_ocr.types import BlockKind, Box, EncodedImage, Evidence, InkMap, Reason, Status
 
 TEXT, TABLE, FORMULA = "Text Recognition:", "Table Recognition:", "Formula Recognition:"
 GOOD = {TEXT: "Some words.", TABLE: "<table><tr><td>1</td></tr></table>", FORMULA: "E = mc^2"}
@@ -140,6 +141,13 @@ def test_a_page_of_which_nothing_could_be_read_is_read_whole():
     assert shown(attempt) == [("text", "the whole page")]
     assert "read as a whole page: none of its 2 regions could be read" in attempt.detail
     assert attempt.tokens_in == 1000 + 400 == sum(row["tokens_in"] for row in attempt.tries)
+
+
+def test_a_page_with_only_pale_ink_is_read_whole():
+    whole = WholeReader()
+    pale = replace(PAGE, evidence=Evidence(InkMap(8, 1, zlib.compress(b"\1"), pale=True)))
+    attempt = asyncio.run(reader_of(rows("text"), SeeingModel({}), whole=whole).read(pale))
+    assert shown(attempt) == [("text", "the whole page")]  # its crops would count as blank
 
 
 def test_page_fails_with_all_attempts_if_whole_read_fails_too():

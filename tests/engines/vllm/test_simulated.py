@@ -43,6 +43,7 @@ def test_facts_of_the_log_and_of_the_pages_are_put_together(simulated):
     assert facts.max_num_seqs == 16
 
 
+@pytest.mark.slow
 def test_model_too_large_for_device_runs_with_fewer_sequences(simulated):
     server, said = simulated("--oom-above=128", "--max-num-seqs=256")
 
@@ -57,7 +58,8 @@ def test_model_too_large_for_device_runs_with_fewer_sequences(simulated):
 
 
 @pytest.mark.parametrize(
-    ("fault", "how", "sequences"), [("die-after=1", "SIGKILL", 64), ("oom-after=1", "OutOfMemoryError", 32)]
+    ("fault", "how", "sequences"),
+    [("die-after=1", "SIGKILL", 64), pytest.param("oom-after=1", "OutOfMemoryError", 32, marks=pytest.mark.slow)],
 )
 def test_server_dies_during_a_request_and_answers_after_restart(simulated, tmp_path, fault, how, sequences):
     server, _ = simulated(

@@ -96,6 +96,7 @@ def test_page_turned_by_the_model_has_its_figures_turned_too(examples):
     assert charts(attempt)[0].box.iou(WIDE_CHART.turned(180)) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="needs OCR")
 def test_a_picture_on_a_scan_is_found_by_its_pixels(examples):
     answer = "The meadows above the quay\n\nFigure A: The meadows above the quay in the second week of January."

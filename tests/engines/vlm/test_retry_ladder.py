@@ -106,6 +106,13 @@ def test_a_blank_page_costs_no_request():
     assert (attempt.status, attempt.blocks, engine.requests) == (Status.OK, (), [])
 
 
+def test_an_empty_answer_for_a_page_with_only_pale_ink_is_right():
+    engine = ScriptedEngine(stop(""))
+    pale = replace(PAGE, evidence=Evidence(InkMap(8, 1, zlib.compress(b"\1"), pale=True)))
+    attempt = asyncio.run(ModelReader(engine, PROFILE, Tools()).read(pale))
+    assert (attempt.status, attempt.blocks, len(engine.requests)) == (Status.OK, (), 1)
+
+
 def test_lost_requests_do_not_climb_but_count():
     engine = ScriptedEngine(
         RequestLost("reset"), RequestLost("500", status=500), stop(""), RequestLost("reset"), stop()

@@ -90,10 +90,16 @@ def no_places(attempt: Attempt) -> Attempt:
 
 
 def test_a_good_answer_has_nothing_wrong(paper, read):
-    for page, attempt in ((paper, read), (no_layer(paper), read), (no_layer(paper), no_places(read))):
+    for page, attempt in (
+        (paper, read),
+        (paper, no_places(read)),
+        (no_layer(paper), read),
+        (no_layer(paper), no_places(read)),
+    ):
         quality = score(page, attempt)
         assert quality.score > 0.9
         assert what_is_wrong(quality.parts) == ""
+        assert rated(page, attempt, FITTED, transcribed=True)[0].status is Status.OK
     assert {"read", "supported", "order", "readable", "unrepeated"} <= set(score(paper, read).parts)
 
 
@@ -164,6 +170,13 @@ def test_columns_are_read_in_the_direction_of_their_script(word, begins_at):
     columns = [[(word * 5, Box(x, y / 20, x + 0.35, y / 20 + 0.04)) for y in range(2, 18)] for x in places]
     assert in_order([*columns[0], *columns[1]]) == 1
     assert in_order([*columns[1], *columns[0]]) == 0
+
+
+def test_vertical_writing_is_read_from_the_right():
+    lines = [("\u7e26\u66f8\u304d" * 8, Box(0.9 - 0.1 * column, 0.1, 0.95 - 0.1 * column, 0.8)) for column in range(8)]
+    assert in_order(lines) == 1
+    assert in_order([lines[at] for at in (3, 0, 6, 1, 7, 2, 5, 4)]) < 0.7
+    assert in_order([("flowing text", box) for _, box in lines]) == 0
 
 
 def test_invented_text_is_noticed(paper, read):
@@ -482,6 +495,23 @@ def test_text_of_a_page_without_ink_is_never_ok(paper, read):
     }
 
 
+def test_a_models_text_is_not_trusted_if_all_ink_is_pale(paper, read):
+    assert paper.evidence is not None and paper.evidence.ink is not None
+    pale = replace(paper, evidence=Evidence(replace(paper.evidence.ink, pale=True)))
+    answer = replace(read, source="model")
+    attempt, _, _ = rated(pale, answer, FITTED, transcribed=True)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.UNSUPPORTED)
+    assert "so pale that it may be the other side of the sheet" in attempt.detail
+    attempt, quality, _ = rated(pale, replace(answer, blocks=()), FITTED, transcribed=True)
+    assert (attempt.status, quality.score) == (Status.OK, 1.0)
+    lines = tuple(OcrLine(text, box, 0.99) for text, box in paper.evidence.lines)
+    verified = replace(pale, evidence=replace(pale.evidence, ocr=OcrText(lines, frozenset({"LATIN"}))))
+    attempt, _, ledger = rated(verified, answer, Limits(verify="ocr"), transcribed=True)
+    assert (attempt.status, ledger.verified_by) == (Status.OK, "ocr")
+    attempt, _, _ = rated(verified, replace(answer, blocks=()), Limits(verify="ocr"), transcribed=True)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.EMPTY)
+
+
 def test_numbers_between_other_neighbors_are_supported(paper, read):
     labels = [
         ("Skipper Brask 19", "23 Quay Street", "4819 Malmby"),
@@ -568,8 +598,8 @@ def test_only_text_that_ocr_left_out_is_an_alarm(paper, read, lower, status):
     assert attempt.status is status
 
 
-@pytest.mark.parametrize(("confidence", "status"), [(0.8, Status.DEGRADED), (0.95, Status.OK)])
-def test_guesses_of_ocr_are_an_alarm(paper, read, confidence, status):
+@pytest.mark.parametrize(("confidence", "status"), [(0.9, Status.DEGRADED), (0.95, Status.OK)])
+def test_a_tenth_of_the_words_misread_is_an_alarm(paper, read, confidence, status):
     blocks = (Block(BlockKind.TEXT, Box(0.1, 0.1, 0.9, 0.2), "Some words of a page."),)
     page = replace(paper, evidence=None)
     attempt, _, _ = rated(page, replace(read, blocks=blocks, source="ocr", confidence=confidence), FITTED)
@@ -594,6 +624,8 @@ def test_long_text_of_a_page_with_one_number_scores_low(paper, read):
     assert score(page, replace(read, blocks=(number,))).score == 1.0
     invented = replace(number, text="The members of the rowing society met in the boat house. " * 10)
     assert score(page, replace(read, blocks=(invented,))).parts["supported"] < 0.2
+    # OCR invents no text: it saw letters that are too pale for the map of the ink.
+    assert score(page, replace(read, blocks=(invented,), source="ocr")).parts["supported"] == 1
 
 
 @pytest.mark.parametrize("reason", [Reason.LOOP, Reason.TRUNCATED, Reason.MALFORMED])
@@ -623,7 +655,7 @@ def test_what_ocr_is_not_sure_of_lowers_the_score(paper, read):
     assert score(paper, replace(read, confidence=0.99)).score > 0.9
     unsure = score(paper, replace(read, confidence=0.5))
     assert unsure.score < 0.2
-    assert "low OCR confidence: 50 %" in what_is_wrong(unsure.parts)
+    assert "about 50 % of the words are probably misread" in what_is_wrong(unsure.parts)
 
 
 KINDS = st.sampled_from(list(BlockKind))
@@ -639,13 +671,21 @@ BLOCKS = st.lists(
 )
 
 
-@given(BLOCKS, st.sampled_from([0, 90, 180, 270]))
-def test_any_answer_has_a_score_between_0_and_1(paper, read, blocks, rotation):
-    quality = score(paper, replace(read, blocks=tuple(blocks), rotation=rotation))
+@given(BLOCKS, st.sampled_from([0, 90, 180, 270]), st.sampled_from(["model", "ocr"]))
+def test_any_answer_has_a_score_and_places_within_the_page(paper, read, blocks, rotation, source):
+    answer = replace(read, blocks=tuple(blocks), rotation=rotation, source=source)
+    quality, ledger = scored(paper, answer)
     assert 0 <= quality.score <= 1
     assert all(0 <= value <= 1 for value in quality.parts.values())
-    assert score(paper, replace(read, blocks=tuple(blocks), rotation=rotation)) == quality
+    assert scored(paper, answer) == (quality, ledger)
     what_is_wrong(quality.parts)
+    assert ledger is not None
+    for share in (ledger.ink, ledger.unread_share, ledger.unsupported_share, ledger.furniture_share):
+        assert 0 <= share <= 1
+    for box in ledger.unread:
+        assert box == box.clipped()
+    for span in ledger.unsupported:
+        assert 0 <= span.start < span.end <= len(blocks[span.block].text)
 
 
 # What follows from the score: pages of models that contradict a true text layer.
@@ -667,11 +707,6 @@ def test_answer_that_lacks_most_of_the_page_is_degraded(paper, read, seen):
     gone = [block.box for block in read.blocks if block.text and block not in half(read).blocks]
     right = [any(box.covered_by(place.grown(0.02)) > 0.5 for place in gone) for box in ledger.unread]
     assert sum(right) >= 0.9 * len(right) > 5
-
-
-def test_a_good_answer_stays_ok(paper, read):
-    assert rated(paper, read, FITTED, transcribed=True)[0].status is Status.OK
-    assert rated(paper, no_places(read), FITTED, transcribed=True)[0].status is Status.OK
 
 
 @pytest.mark.parametrize(
@@ -713,18 +748,6 @@ def test_a_changed_number_is_degraded_and_named(paper, read):
     assert f"1 number that the text layer lacks, the first is {'7' * len(place[0])}1" in attempt.detail
     assert ledger is not None
     assert ledger.unsupported == (Span(number, place.start(), place.end() + 1),)
-
-
-@given(BLOCKS, st.sampled_from([0, 90, 180, 270]), st.sampled_from(["model", "ocr"]))
-def test_any_account_has_shares_and_places_within_the_page(paper, read, blocks, rotation, source):
-    ledger = scored(paper, replace(read, blocks=tuple(blocks), rotation=rotation, source=source))[1]
-    assert ledger is not None
-    for share in (ledger.ink, ledger.unread_share, ledger.unsupported_share, ledger.furniture_share):
-        assert 0 <= share <= 1
-    for box in ledger.unread:
-        assert box == box.clipped()
-    for span in ledger.unsupported:
-        assert 0 <= span.start < span.end <= len(blocks[span.block].text)
 
 
 def test_a_stamp_in_the_margin_has_no_place_in_the_order(paper, read):
@@ -1016,6 +1039,26 @@ def test_beginnings_of_blocks_and_pictures_of_text_are_unread(paper, read):
         (Block(BlockKind.FIGURE, place, label="Picture", described=" ".join(lines)), None),
     ):
         assert rated(page, replace(read, blocks=(block,)), FITTED, transcribed=True)[0].reason is reason
+
+
+@pytest.mark.parametrize("first", [0x4E00, 0xAC00, 0x0B85], ids=["Chinese", "Korean", "Tamil"])
+def test_wide_letters_have_the_room_of_two(paper, read, first):
+    image = Image.new("L", (1000, 1414), 255)
+    draw = ImageDraw.Draw(image)
+    known = [chr(code) for code in range(first, first + 60) if chr(code).isalnum()]
+    lines = []
+    for row in range(16):
+        for column in (at for at in range(27) if at % 9 != 8):  # a comma has the room of an ideograph, and little ink
+            x, y = 95 + 30 * column, 200 + 44 * row
+            draw.rectangle((x, y, x + 26, y + 26), outline=0, width=3)
+            draw.line((x, y + 13, x + 26, y + 13), fill=0, width=3)
+        signs = [known[(7 * row + column) % len(known)] for column in range(27)]
+        lines.append("".join("\uff0c" if at % 9 == 8 else sign for at, sign in enumerate(signs)))
+    page = replace(paper, evidence=Evidence(ink_of(image)))
+    for kept, reason in ((lines, None), (lines[::2], Reason.UNREAD)):
+        for place in (Box(0.08, 0.12, 0.92, 0.66), WHOLE_PAGE):
+            answer = replace(read, blocks=(Block(BlockKind.TEXT, place, "".join(kept)),))
+            assert rated(page, answer, FITTED, transcribed=True)[0].reason is reason, (len(kept), place)
 
 
 def test_other_modes_are_judged_by_words_and_not_by_ink(paper, read):

@@ -130,8 +130,8 @@ def test_many_threads_work_through_failures_of_every_kind(gcs, gcs_store, tmp_pa
             gcs_store.delete(key)
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(64)))
-    assert sorted(info.key for info in gcs_store.list()) == sorted(f"{n % 7}/{n}" for n in range(0, 64, 2))
+        list(pool.map(work, range(32)))
+    assert sorted(info.key for info in gcs_store.list()) == sorted(f"{n % 7}/{n}" for n in range(0, 32, 2))
 
 
 def test_one_write_a_second_is_waited_for(gcs, gcs_store, monkeypatch):

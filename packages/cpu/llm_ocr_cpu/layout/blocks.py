@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import count, pairwise
 
@@ -208,6 +209,10 @@ def _blocks(content: PageContent, regions: Sequence[Region], on_side: bool) -> t
         note("furniture", kind.value.replace("_", " "), text=row.text.replace("\t", " "))
     taken = {id(line) for _, row in furniture for line in row.lines}
     free = [line for line in free if id(line) not in taken]
+    # Vertical writing on a page with more horizontal text. OCR also takes rows of few letters for columns.
+    columns = PageContent(content.width, content.height, tuple(line for line in free if line.stacked), (), ())
+    if not turn_of(columns):
+        columns, free = replace(columns, lines=()), [replace(line, stacked=False) for line in free]
     flowing = [line for line in free if not is_vertical(line) and not line.stacked]
     entries = _entries(content, flowing, regions, rules, page.measures)
     at_top = [kind is BlockKind.HEADER or row.middle < content.height / 2 for kind, row in furniture]
@@ -216,10 +221,7 @@ def _blocks(content: PageContent, regions: Sequence[Region], on_side: bool) -> t
     body = page.entries(entries)
     upright_lines = [line for line in free if is_vertical(line) and not line.stacked]
     aside = [page.text(BlockKind.TEXT, Group([make_row([line])], [False])) for line in upright_lines]
-    columns = tuple(line for line in free if line.stacked)
-    if columns:  # of vertical writing on a page with more horizontal text
-        aside += page_blocks(PageContent(content.width, content.height, columns, (), ()), ())
-    return tuple([*top, *body, *aside, *foot])
+    return tuple([*top, *body, *aside, *page_blocks(columns, ()), *foot])
 
 
 #: Line of dots or underscores only: a rule in print, or a field of a form.
@@ -260,7 +262,8 @@ class _Flow:
         rules = [rule for rule in self._rules if around is None or _is_in(rule, around)]
         sheet = make_sheet(free, [*(place for _, place in rest), *outer], rules, self._measures)
         result: list[Entry] = []
-        for ids in reading_order(sheet):
+        for part in reading_order(sheet):
+            ids, start = part.ids, len(result)
             members = [free[index] for index in ids if index < len(free)]
             here = [rest[index - len(free)][0] for index in ids if len(free) <= index < len(free) + len(rest)]
             boxes = [outer[index - len(free) - len(rest)] for index in ids if index >= len(free) + len(rest)]
@@ -276,6 +279,9 @@ class _Flow:
                 members = [line for line in members if line.box.centre[1] >= box.y0]
                 here = [region for region in here if region not in upper]
             result += self._column(members, here, around)
+            for entry in self._column([free[index] for index in part.notes], [], around):
+                place = _place_of_note(entry, result[start:])
+                result.insert(start + place, entry)
         return result
 
     def _column(self, lines: Sequence[Line], regions: Sequence[Region], frame: Box | None) -> list[Entry]:
@@ -291,6 +297,14 @@ class _Flow:
         for entry in found:
             entry.frame = frame
         return found
+
+
+def _place_of_note(note: Entry, text: Sequence[Entry]) -> int:
+    """Return the place of a note in a column: before the paragraph at whose upper half it is, or after it."""
+    for place, entry in enumerate(text):
+        if (entry.box.y0 + entry.box.y1) / 2 > note.box.y0:
+            return place
+    return len(text)
 
 
 def _is_in(box: Box, frame: Box) -> bool:

@@ -1,7 +1,7 @@
 """Find the columns and the reading order of a page."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -42,8 +42,10 @@ _TRIES = 6
 _MANY_ROWS, _RUNNING = 10, 0.35
 #: Share of monospaced lines, some of which are line numbers in another face, from which a column is a program.
 _MONOSPACED = 0.45
-#: Least ratio of the sizes of a text and the notes beside it.
-_NOTES = 1.2
+#: Notes beside a text: least ratio of the sizes, which OCR does not know well enough; largest width in widths of the
+#: text; least mean characters, as signs of items and numbers of verses are shorter; largest share of its height; and
+#: least number of rows of the text beside them.
+_SMALLER, _NARROW, _NOTE_CHARS, _SPARSE, _LEAST_NOTES = 1.15, 0.5, 4, 0.5, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class Sheet:
     mono: Bools  # monospaced, and no address of the web
     drawn: Ints  # places in the drawing order of the file; -1: unknown
     rtl: bool
+    narrow: Floats  # the boxes without the padding of OCR
     worn: bool = False  # boxes are from poor OCR
 
     def lines(self, ids: Ints) -> Ints:
@@ -67,13 +70,17 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Gutter:
-    """White strip at `x` from `top` to `bottom`; `left` and `right` are the elements next to it."""
+    """White strip at `x` from `top` to `bottom`; `left` and `right` are the elements next to it.
+
+    With `notes`, the side with fewer elements is notes on the other side. They are read with its paragraphs.
+    """
 
     x: float
     top: float
     bottom: float
     left: Ints
     right: Ints
+    notes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +139,11 @@ def find_gutter(sheet: Sheet, ids: Ints) -> Gutter | None:
     boxes = sheet.boxes[ids]
     height = float(np.median(sheet.size[lines]))
     grid = _grid(boxes, height)
+    narrow = replace(sheet, boxes=sheet.narrow)
+    fine = grid if sheet.narrow is sheet.boxes else _grid(sheet.narrow[ids], height)
+    found = _search(narrow, ids, fine, height, _NARROW_WINDOW, _LEAST_NOTES, _are_notes)
+    if found is not None:
+        return replace(found, notes=True)
     search = partial(_search, sheet, ids, grid, height)
     found = search(_WINDOW, _LEAST_ROWS, _are_columns)
     if found is None and len(lines) >= _NARROW_LINES:
@@ -258,13 +270,33 @@ def _are_columns(sheet: Sheet, gutter: Gutter, height: float) -> bool:
     if aligned < 0.6:
         if aligned < 0.34 and textures[0].chars >= 9 and _is_output(sheet, one, other):
             return True
-        sizes = sorted(float(np.median(sheet.size[lines])) for lines in (one, other))
-        return chars >= 9 and (aligned < 0.34 or chars >= 16 or sizes[1] > _NOTES * sizes[0])
+        return chars >= 9 and (aligned < 0.34 or chars >= 16)
     if min(texture.rows for texture in textures) < 3:  # two rows of stretched words also have a gap in common
         return False
     full = min(texture.full for texture in textures)
     running = min(texture.running for texture in textures)
     return (chars >= 20 and full >= 0.5) or (chars >= 13 and running >= 0.3) or (chars >= 28 and running >= 0.15)
+
+
+def _are_notes(sheet: Sheet, gutter: Gutter, height: float) -> bool:
+    """Return whether one side is running text, and the other side is narrow, smaller text beside few of its rows."""
+    notes, text = _notes_and_text(gutter)
+    lines = sheet.lines(text)
+    if min(len(notes), len(lines)) < 2 or (sheet.chars[notes] < 0).any() or sheet.chars[notes].mean() < _NOTE_CHARS:
+        return False
+    size, larger = (float(np.median(sheet.size[side])) for side in (notes, lines))
+    texture = _texture(sheet, lines, height)
+    if (larger < size or texture.rows < _MANY_ROWS) if sheet.worn else larger < _SMALLER * size:
+        return False
+    across, down = np.ptp(sheet.boxes[lines][:, (0, 2)]), np.ptp(sheet.boxes[lines][:, (1, 3)])
+    is_narrow = np.ptp(sheet.boxes[notes][:, (0, 2)]) < _NARROW * across
+    is_sparse = _texture(sheet, notes, size).rows * size < _SPARSE * down
+    return bool(is_narrow and is_sparse) and texture.full >= 0.5 and texture.running >= 0.5
+
+
+def _notes_and_text(gutter: Gutter) -> list[Ints]:
+    """Return the elements beside a gutter, the side with fewer elements first."""
+    return sorted((gutter.left, gutter.right), key=len)
 
 
 def _is_output(sheet: Sheet, program: Ints, output: Ints) -> bool:
@@ -324,12 +356,16 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
     size = [line.size for line in lines] + [measures.body] * (len(regions) + len(rules))
     chars = [_weight(line.text) for line in lines] + [-1] * len(regions) + [-2] * len(rules)
     edges = np.array(boxes, dtype=np.float64).reshape(-1, 4)
-    if measures.noisy and len(lines) >= 2 * _NARROW_LINES:
-        edges = _upright(edges, len(lines), measures.body)
-        texts = edges[: len(lines)]
+    narrow = edges
+    if measures.noisy:
+        large = len(lines) >= 2 * _NARROW_LINES
+        edges = _upright(edges, len(lines), measures.body) if large else edges
+        narrow = edges.copy()
+        texts = narrow[: len(lines)]
         margin = np.minimum(_PADDING * np.array(size[: len(lines)]), (texts[:, 2] - texts[:, 0]) / 4)
         texts[:, 0] += margin
         texts[:, 2] -= margin
+        edges = narrow if large else edges
     others = [False] * (len(regions) + len(rules))
     lower = [line.text[:1].islower() for line in lines] + others
     listed = [has_bullet(line.text) or _is_entry(line.text) for line in lines] + others
@@ -344,6 +380,7 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
         np.array(mono, dtype=np.bool_),
         np.array(drawn, dtype=np.int64),
         measures.rtl,
+        narrow,
         measures.noisy,
     )
 
@@ -401,27 +438,54 @@ def ruling_lines(paths: Sequence[Path], width: float, covered: Sequence[Box]) ->
     return found[:_MOST_RULES]
 
 
-def reading_order(sheet: Sheet) -> list[Ints]:
-    """Return parts of the page in reading order, each to be read from top to bottom, without ruling lines."""
-    leaves: list[Ints] = []
-    waiting = [np.arange(len(sheet.chars))]
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Elements that are read from top to bottom, and the lines of notes beside them."""
+
+    ids: Ints
+    notes: Ints
+
+
+def reading_order(sheet: Sheet) -> list[Part]:
+    """Return the parts of the page in reading order, without ruling lines."""
+    parts: list[Part] = []
+    waiting = [Part(np.arange(len(sheet.chars)), np.zeros(0, dtype=np.int64))]
     cuts = 0
     while waiting:
-        ids = waiting.pop()
+        part = waiting.pop()
+        ids = part.ids
         if not len(ids):
             continue
         gutter = find_gutter(sheet, ids) if cuts < _MOST_CUTS else None
         if gutter is None:
-            leaves.append(ids[sheet.chars[ids] > -2])
+            parts.append(Part(ids[sheet.chars[ids] > -2], part.notes))
             continue
         cuts += 1
         if tracing():
             sides = f"{len(gutter.left)} lines and objects on the left, {len(gutter.right)} on the right"
             place = {"x": round(gutter.x, 1), "top": round(gutter.top, 1), "bottom": round(gutter.bottom, 1)}
             height = f"from {gutter.top:.0f} to {gutter.bottom:.0f}"
-            note("gutter", f"at {gutter.x:.0f}, {height} in page units: {sides}", **place)
-        waiting += reversed(_parts(sheet, ids, _trimmed(sheet, ids, gutter)))
-    return [leaf for leaf in leaves if len(leaf)]
+            what = ", notes on one side" if gutter.notes else ""
+            note("gutter", f"at {gutter.x:.0f}, {height} in page units: {sides}{what}", **place)
+        if gutter.notes:
+            notes, _ = _notes_and_text(gutter)
+            waiting.append(Part(ids[~np.isin(ids, notes)], np.concatenate((part.notes, notes))))
+        else:
+            waiting += reversed(_with_notes(sheet, part.notes, _parts(sheet, ids, _trimmed(sheet, ids, gutter))))
+    return [part for part in parts if len(part.ids)]
+
+
+def _with_notes(sheet: Sheet, notes: Ints, parts: Sequence[Ints]) -> list[Part]:
+    """Return the parts, each with the notes that are nearest to it."""
+    parts = [ids for ids in parts if (sheet.chars[ids] > -2).any()]  # ruling lines alone are no text
+    boxes = sheet.boxes[notes]
+    distances = []
+    for ids in parts:
+        low, high = sheet.boxes[ids, :2].min(axis=0), sheet.boxes[ids, 2:].max(axis=0)
+        away = np.maximum(0, np.maximum(low - boxes[:, 2:], boxes[:, :2] - high))
+        distances.append(away.sum(axis=1))
+    nearest = np.argmin(distances, axis=0)
+    return [Part(ids, notes[nearest == index]) for index, ids in enumerate(parts)]
 
 
 def _parts(sheet: Sheet, ids: Ints, gutter: Gutter) -> list[Ints]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import takewhile
 
 from llm_ocr.types import BlockKind, Box
@@ -328,6 +329,13 @@ class Entry:
     kind: BlockKind = BlockKind.TEXT
     level: int = 0
     frame: Box | None = None
+
+    @property
+    def box(self) -> Box:
+        """Return the box around the group or region."""
+        if self.group is None:
+            return self.region.box if self.region is not None else Box(0, 0, 0, 0)
+        return reduce(Box.union, (row.box for row in self.group.rows))
 
 
 def mark_kinds(entries: Sequence[Entry], footnote_rules: Sequence[Box], measures: Measures) -> None:

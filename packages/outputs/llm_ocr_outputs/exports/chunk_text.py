@@ -250,16 +250,8 @@ _FILE = "tokenizer.json"
 _REMEMBERED = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCount:
-    """Token counter: `measure` returns the tokens of a text without special ones; `identity` is the tokenizer's."""
-
-    measure: Callable[[str], int]
-    identity: str
-
-
-def token_count(name: str) -> TokenCount:
-    """Return a token counter for a tokenizer.
+def token_count(name: str) -> tuple[Measure, str]:
+    """Return what counts the tokens of a text without special ones, and the identity of the tokenizer.
 
     Args:
         name: a `tokenizer.json`, its folder, or a model of the Hub (`NAMESPACE/NAME[@REVISION]`).
@@ -288,7 +280,7 @@ def token_count(name: str) -> TokenCount:
     def measure(text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False))
 
-    return TokenCount(measure, hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
+    return measure, hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
 
 
 def _local(name: str) -> Path | None:

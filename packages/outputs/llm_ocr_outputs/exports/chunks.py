@@ -7,12 +7,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from llm_ocr.config.models import ExportSettings
 from llm_ocr.errors import UsageError
 from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
@@ -22,7 +21,7 @@ from llm_ocr.results.documents import figure_file
 from llm_ocr.results.figure_text import new_words, with_figures
 from llm_ocr.results.joining import is_cjk, join
 from llm_ocr.results.markdown import IMAGE, blocks_to_markdown, clean, escape, target_id
-from llm_ocr.results.schema import open_writer
+from llm_ocr.results.schema import box_value, open_writer
 from llm_ocr.types import FURNITURE, Block, BlockKind, Box, PageRecord, Status
 from llm_ocr_outputs.exports.chunk_text import Measure, sentences, split_code, split_table, split_text, token_count
 from llm_ocr_outputs.files import Batch, File, Form, export_files, json_line
@@ -426,34 +425,26 @@ class Limits:
     measure: Measure = len
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Passage. `id` depends on its content: it stays the same while the passage does, wherever it moves.
-
-    `index` counts the document's passages from 0. `heading_path`: the headings that apply to all of it, highest first.
-    `boxes`: page and position of each block, relative. `size` is in the unit of the limit. The first `overlap`
-    characters of the text repeat the end of the preceding passage.
-    """
-
-    id: str
-    document_id: str
-    source: str
-    index: int
-    text: str
-    heading_path: tuple[str, ...]
-    page_first: int
-    page_last: int
-    boxes: tuple[tuple[int, Box], ...]
-    kinds: tuple[str, ...]
-    figures: tuple[FigureNote, ...]
-    size: int
-    overlap: int = 0
-
-
 def document_chunks(
     document_id: str, source: str, name: str, rows: Sequence[DatasetRow], limits: Limits
-) -> Iterator[Chunk]:
-    """Yield the passages of a document from its rows in page order; `name` is its name in the Markdown tree."""
+) -> Iterator[dict[str, Any]]:
+    """Yield the passages of a document.
+
+    Args:
+        document_id: Id of the document.
+        source: Its path or URL.
+        name: Its name in the Markdown tree.
+        rows: Its rows in page order.
+        limits: Limits of the passages.
+
+    Yields:
+        `id`, which stays the same while the passage does, wherever it moves; `document_id`; `source`; `index`, from 0
+        within the document; `text`, Markdown; `heading_path`, the headings that apply to all of it, highest first;
+        `page_first` and `page_last`, from 1; `boxes`, `{page, x0, y0, x1, y1}` relative to the page as displayed, empty
+        if the model gave none; `kinds` of its blocks; `figures`, `{id, description, image}`, where `image` is the key
+        of the file in the workspace; `characters`; `tokens`, null unless a tokenizer counts them; `overlap`, the number
+        of initial characters that repeat the end of the preceding passage.
+    """
     seen: Counter[str] = Counter()
     found = document_pieces(document_parts(rows, name), limits.size, limits.measure)
     for index, (pieces, repeated) in enumerate(_Cutter(limits).passages(found)):
@@ -463,21 +454,23 @@ def document_chunks(
         digest = hashlib.sha256(f"{about}{seen[about] or ''}".encode()).hexdigest()[:16]
         seen[about] += 1
         pages = [place.page for place in whole.places]
-        yield Chunk(
-            f"{clean(document_id)}-c{digest}",
-            clean(document_id),
-            clean(source),
-            index,
-            text,
-            whole.path,
-            min(pages),
-            max(pages),
-            tuple(dict.fromkeys((place.page, box) for place in whole.places for box in place.boxes)),
-            whole.kinds,
-            tuple(dict.fromkeys(whole.figures)),
-            limits.measure(text),
-            repeated,
-        )
+        boxes = dict.fromkeys((place.page, box) for place in whole.places for box in place.boxes)
+        yield {
+            "id": f"{clean(document_id)}-c{digest}",
+            "document_id": clean(document_id),
+            "source": clean(source),
+            "index": index,
+            "text": text,
+            "heading_path": list(whole.path),
+            "page_first": min(pages),
+            "page_last": max(pages),
+            "boxes": [{"page": page, **box_value(box)} for page, box in boxes],
+            "kinds": list(whole.kinds),
+            "figures": [asdict(figure) for figure in dict.fromkeys(whole.figures)],
+            "characters": len(text),
+            "tokens": None if limits.measure is len else limits.measure(text),
+            "overlap": repeated,
+        }
 
 
 class _Cutter:
@@ -554,34 +547,6 @@ class _Cutter:
 _GROUP = 1000
 
 
-def chunk_row(chunk: Chunk, *, tokens: bool) -> dict[str, Any]:
-    """Return the fields of a passage.
-
-    `id`, unchanged while the content is; `document_id`; `source`, the document's path or URL; `index`, from 0 within
-    the document; `text`, Markdown; `heading_path`, the headings that apply to all of it; `page_first` and `page_last`,
-    from 1; `boxes`, `{page, x0, y0, x1, y1}` relative to the page as displayed, empty if the model gave none; `kinds`
-    of its blocks; `figures`, `{id, description, image}`, where `image` is the key of the file in the workspace;
-    `characters`; `tokens`, null unless a tokenizer counts them; `overlap`, the number of initial characters that repeat
-    the end of the preceding passage.
-    """
-    return {
-        "id": chunk.id,
-        "document_id": chunk.document_id,
-        "source": chunk.source,
-        "index": chunk.index,
-        "text": chunk.text,
-        "heading_path": list(chunk.heading_path),
-        "page_first": chunk.page_first,
-        "page_last": chunk.page_last,
-        "boxes": [{"page": page, "x0": box.x0, "y0": box.y0, "x1": box.x1, "y1": box.y1} for page, box in chunk.boxes],
-        "kinds": list(chunk.kinds),
-        "figures": [{"id": one.id, "description": one.description, "image": one.image} for one in chunk.figures],
-        "characters": len(chunk.text),
-        "tokens": chunk.size if tokens else None,
-        "overlap": chunk.overlap,
-    }
-
-
 def write_parquet(rows: Iterable[dict[str, Any]], where: BinaryIO) -> int:
     """Write the rows in groups; return their number."""
     import pyarrow as pa
@@ -617,7 +582,7 @@ def _schema() -> "pa.Schema":
     )
 
 
-# Files of the format: `chunks/<batch>.jsonl` or `.parquet`, one passage per row. See `chunk_row` for the fields.
+# Files of the format: `chunks/<batch>.jsonl` or `.parquet`, one passage per row, with the fields of `document_chunks`.
 
 
 #: Increased when the same rows give other passages.
@@ -636,11 +601,15 @@ async def export_chunks(job: ExportJob) -> Exported:
             f"`chunk_overlap={settings.chunk_overlap}` is more than half of `chunk_size={settings.chunk_size}`",
             hint="Decrease the overlap, or increase the size.",
         )
-    limits, tokenizer = await asyncio.to_thread(_limits, settings)
+    measure: Measure = len
+    tokenizer = ""
+    if settings.tokenizer is not None:
+        measure, tokenizer = await asyncio.to_thread(token_count, settings.tokenizer)
+    limits = Limits(settings.chunk_size, settings.chunk_overlap, measure)
     form = Form(
         "chunks",
         _VERSION,
-        partial(_write, limits=limits, tokens=bool(tokenizer), parquet=settings.chunk_format == "parquet"),
+        partial(_write, limits=limits, parquet=settings.chunk_format == "parquet"),
         lambda _: job.output.load_line(
             f"chunks/*.{settings.chunk_format}",
             described=False,
@@ -657,22 +626,8 @@ async def export_chunks(job: ExportJob) -> Exported:
     return await export_files(job, form)
 
 
-def _limits(settings: ExportSettings) -> tuple[Limits, str]:
-    """Return the limits of passages, and the identity of the tokenizer; "" for characters."""
-    if settings.tokenizer is None:
-        return Limits(settings.chunk_size, settings.chunk_overlap), ""
-    count = token_count(settings.tokenizer)
-    return Limits(settings.chunk_size, settings.chunk_overlap, count.measure), count.identity
-
-
-def _write(
-    batch: Batch, documents: Iterator[Document], *, limits: Limits, tokens: bool, parquet: bool
-) -> Iterator[File]:
-    rows = (
-        chunk_row(chunk, tokens=tokens)
-        for one in documents
-        for chunk in document_chunks(one.id, one.source, one.names[0], one.rows, limits)
-    )
+def _write(batch: Batch, documents: Iterator[Document], *, limits: Limits, parquet: bool) -> Iterator[File]:
+    rows = (row for one in documents for row in document_chunks(one.id, one.source, one.names[0], one.rows, limits))
     buffer, count = io.BytesIO(), 0
     if parquet:
         count = write_parquet(rows, buffer)

@@ -3,10 +3,8 @@
 import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from llm_ocr.errors import DatasetDamaged, ObjectNotFound, StorageError, UsageError, WorkspaceMismatch
@@ -16,7 +14,7 @@ from llm_ocr.results.schema import release_memory
 from llm_ocr.storage import ObjectInfo, ObjectStore
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Status
-from llm_ocr.workspace import Workspace
+from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.items import sha256_of
 from llm_ocr_outputs.exports.card import card
 from llm_ocr_outputs.exports.shards import (
@@ -37,10 +35,6 @@ from llm_ocr_outputs.source import Assembled, facts, undamaged
 
 # Documents dropped by their error rate, and pages left out: the dataset files that lose rows, and the list of dropped
 # documents.
-
-
-#: Number of files that are checked concurrently, and of pending results.
-_AT_ONCE, _WAITING = 16, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,29 +58,24 @@ def without_excluded(workspace: Workspace, dataset: Assembled, most: float | Non
     """
     path = workspace.spool / DROPPED
     sources: list[Source] = []
-    counts: list[int] = []
     dropped = left_out = 0
-    files = iter(zip(dataset.sources, dataset.counts, strict=True))
-    with path.open("wb") as file, ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:
-        while group := list(islice(files, _WAITING)):
-            judged = [(replace(source, most=most, balanced=balanced), count) for source, count in group]
-            found = pool.map(partial(excluded_of, workspace.store.read_range), (source for source, _ in judged))
-            for (source, count), excluded in zip(judged, found, strict=True):
-                bad = excluded.documents
-                file.writelines(map(json_line, bad))
-                dropped += len(bad)
-                left_out += excluded.pages
-                content = source.content
-                if bad:
-                    ids = "\n".join(sorted(document["document_id"] for document in bad))
-                    content += f" without {hashlib.sha256(ids.encode('utf-8', 'replace')).hexdigest()[:16]}"
-                if excluded.pages:
-                    content += " only balanced"
-                if left := count - sum(document["pages"] for document in bad) - excluded.pages:
-                    kept = replace(source, content=content, most=most if bad else None, balanced=excluded.pages > 0)
-                    sources.append(kept)
-                    counts.append(left)
-    return Kept(replace(dataset, sources=tuple(sources), counts=tuple(counts)), dropped, left_out, path)
+    judged = [replace(source, most=most, balanced=balanced) for source in dataset.sources]
+    found = codec.read_ahead(partial(excluded_of, workspace.store.read_range), judged, "export")
+    with path.open("wb") as file:
+        for source, (bad, pages) in zip(judged, found, strict=True):
+            file.writelines(map(json_line, bad))
+            dropped += len(bad)
+            left_out += pages
+            content = source.content
+            if bad:
+                ids = "\n".join(sorted(document["document_id"] for document in bad))
+                content += f" without {hashlib.sha256(ids.encode('utf-8', 'replace')).hexdigest()[:16]}"
+            if pages:
+                content += " only balanced"
+            if left := source.rows - sum(document["pages"] for document in bad) - pages:
+                changed = {"most": most if bad else None, "balanced": pages > 0, "rows": left}
+                sources.append(replace(source, content=content, **changed))
+    return Kept(replace(dataset, sources=tuple(sources)), dropped, left_out, path)
 
 
 def put_list(store: ObjectStore, kept: Kept | None) -> None:

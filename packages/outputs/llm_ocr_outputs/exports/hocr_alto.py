@@ -2,8 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from xml.etree import ElementTree as ET
 
@@ -11,27 +10,16 @@ from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr.results.documents import FOLDER
 from llm_ocr.results.joining import is_cjk
 from llm_ocr.results.markdown import clean
-from llm_ocr.types import Block, BlockKind, Box, PageRecord
+from llm_ocr.types import Block, BlockKind, Box
 from llm_ocr.workspace import library_version
-from llm_ocr_outputs.files import Batch, Failed, File, Form, export_files
-from llm_ocr_outputs.originals import Originals, PlacedPage
+from llm_ocr_outputs.files import File
+from llm_ocr_outputs.originals import Originals, export_originals
 from llm_ocr_outputs.source import Document, language_of
-from llm_ocr_outputs.words import PlacedBlock, PlacedLine, PlacedWord
+from llm_ocr_outputs.words import PlacedBlock, PlacedLine, PlacedPage, PlacedWord
 
 # Both formats have the page's blocks in reading order, with lines and words, and boxes in pixels of the page as it was
 # read (`rotation` applied). Words have no confidence: rows have none. A word without support is marked, and one whose
 # place is an estimate.
-
-
-@dataclass(frozen=True, slots=True)
-class WordPage:
-    """Page with its words; `width` and `height` in pixels, `dpi` of these pixels, 0 if unknown."""
-
-    record: PageRecord
-    blocks: Sequence[PlacedBlock]
-    width: int
-    height: int
-    dpi: int = 0
 
 
 #: Characters that XML 1.0 cannot contain.
@@ -42,7 +30,7 @@ def _text(words: str) -> str:
     return _NO_XML.sub("\ufffd", clean(words))
 
 
-def _pixels(box: Box, page: WordPage) -> tuple[int, int, int, int]:
+def _pixels(box: Box, page: PlacedPage) -> tuple[int, int, int, int]:
     scaled = box.clipped().scaled(page.width, page.height)
     return round(scaled.x0), round(scaled.y0), round(scaled.x1), round(scaled.y1)
 
@@ -61,7 +49,7 @@ def _is_broken(word: PlacedWord) -> bool:
     return word.continues and not is_cjk(word.text[-1])
 
 
-def plain_text(page: WordPage) -> str:
+def plain_text(page: PlacedPage) -> str:
     """Return the text of a page: a line for each of its lines, with hyphens, and a blank line between blocks."""
 
     def shown(line: PlacedLine) -> str:
@@ -96,7 +84,7 @@ _DOCTYPE = (
 )
 
 
-def hocr_document(title: str, pages: Sequence[WordPage]) -> bytes:
+def hocr_document(title: str, pages: Sequence[PlacedPage]) -> bytes:
     """Return a document as hOCR.
 
     Args:
@@ -125,7 +113,7 @@ def hocr_document(title: str, pages: Sequence[WordPage]) -> bytes:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{_DOCTYPE}\n{text}\n'.encode()
 
 
-def _hocr_page(title: str, page: WordPage) -> ET.Element:
+def _hocr_page(title: str, page: PlacedPage) -> ET.Element:
     number = page.record.page_number or 1
     name = _text(title).replace("\\", "\\\\").replace('"', '\\"')
     properties = f'image "{name}"; bbox 0 0 {page.width} {page.height}; ppageno {number - 1}'
@@ -154,7 +142,7 @@ def _hocr_page(title: str, page: WordPage) -> ET.Element:
     return element
 
 
-def _hocr_line(place: str, line: PlacedLine, page: WordPage) -> ET.Element:
+def _hocr_line(place: str, line: PlacedLine, page: PlacedPage) -> ET.Element:
     properties = f"bbox {' '.join(map(str, _pixels(line.box, page)))}"
     angle = _angle(line)
     if angle:
@@ -196,7 +184,7 @@ _MARKS = (
 )
 
 
-def alto_page(source: str, page: WordPage) -> bytes:
+def alto_page(source: str, page: PlacedPage) -> bytes:
     """Return a page as ALTO.
 
     Args:
@@ -233,7 +221,8 @@ def alto_page(source: str, page: WordPage) -> bytes:
         ET.SubElement(tags, "OtherTag", {"ID": name, "TYPE": "text", "LABEL": label, "DESCRIPTION": meaning})
     about = {"ID": f"page-{number}", "PHYSICAL_IMG_NR": str(number), "PROCESSINGREFS": "llm-ocr"}
     about |= {"WIDTH": str(page.width), "HEIGHT": str(page.height)}
-    printed = " ".join(word.text for placed in page.blocks for word in _words(placed, BlockKind.PAGE_NUMBER))
+    numbers = (placed.lines for placed in page.blocks if placed.block.kind is BlockKind.PAGE_NUMBER)
+    printed = " ".join(word.text for lines in numbers for line in lines for word in line.words)
     about |= {"PRINTED_IMG_NR": _text(printed)} if printed else {}
     about |= {"LANG": language} if (language := language_of(record)) else {}
     element = ET.SubElement(ET.SubElement(alto, "Layout"), "Page", about)
@@ -250,12 +239,6 @@ def alto_page(source: str, page: WordPage) -> bytes:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(alto, encoding="unicode")}\n'.encode()
 
 
-def _words(placed: PlacedBlock, kind: BlockKind) -> Iterator[PlacedWord]:
-    if placed.block.kind is kind:
-        for line in placed.lines:
-            yield from line.words
-
-
 def _space(block: Block) -> str:
     match block.kind:
         case BlockKind.HEADER:
@@ -267,12 +250,12 @@ def _space(block: Block) -> str:
     return "PrintSpace"
 
 
-def _position(box: Box, page: WordPage) -> dict[str, str]:
+def _position(box: Box, page: PlacedPage) -> dict[str, str]:
     left, top, right, bottom = _pixels(box, page)
     return {"HPOS": str(left), "VPOS": str(top), "WIDTH": str(right - left), "HEIGHT": str(bottom - top)}
 
 
-def _alto_block(at: int, placed: PlacedBlock, page: WordPage) -> ET.Element:
+def _alto_block(at: int, placed: PlacedBlock, page: PlacedPage) -> ET.Element:
     """Return a text block; of a table or a figure, a block that contains it."""
     kind = placed.block.kind
     about = {"ID": f"block-{at}", "TAGREFS": f"kind-{kind}", **_position(_extent(placed), page)}
@@ -290,7 +273,7 @@ def _alto_block(at: int, placed: PlacedBlock, page: WordPage) -> ET.Element:
     return composed
 
 
-def _alto_text(about: dict[str, str], at: int, placed: PlacedBlock, page: WordPage) -> ET.Element:
+def _alto_text(about: dict[str, str], at: int, placed: PlacedBlock, page: PlacedPage) -> ET.Element:
     block = ET.Element("TextBlock", about)
     words = [word for line in placed.lines for word in line.words]
     parts = _broken_words(words)
@@ -329,17 +312,13 @@ def _broken_words(words: Sequence[PlacedWord]) -> dict[int, dict[str, str]]:
 # Files of both formats. The sources are opened again for the places of words.
 
 
-#: Pages of a batch. The pages of an interrupted batch are read by OCR again.
-_PAGES = 200
-
-
 async def export_hocr(job: ExportJob) -> Exported:
     """Write a file `documents/<name>.hocr` for each document, without pages that failed. Errors as in `export_files`.
 
     A document whose source is gone, has changed, or cannot be opened is listed in `failed-documents.jsonl`.
     """
 
-    def files(document: Document, pages: Sequence[WordPage]) -> list[File]:
+    def files(document: Document, pages: Sequence[PlacedPage]) -> list[File]:
         data = hocr_document(document.source, pages)
         return [File(f"{FOLDER}/{name}.hocr", data, int(place == 0)) for place, name in enumerate(document.names)]
 
@@ -349,7 +328,7 @@ async def export_hocr(job: ExportJob) -> Exported:
 async def export_alto(job: ExportJob) -> Exported:
     """Write a file `documents/<name>.alto/0001.xml` for each page that did not fail, as `export_hocr` otherwise."""
 
-    def files(document: Document, pages: Sequence[WordPage]) -> list[File]:
+    def files(document: Document, pages: Sequence[PlacedPage]) -> list[File]:
         return [
             File(f"{FOLDER}/{name}.alto/{page.record.page_number:04d}.xml", data, int(place == 0))
             for page in pages
@@ -361,26 +340,10 @@ async def export_alto(job: ExportJob) -> Exported:
 
 
 async def _export(
-    job: ExportJob, name: str, files: Callable[[Document, Sequence[WordPage]], list[File]], unit: str
+    job: ExportJob, name: str, files: Callable[[Document, Sequence[PlacedPage]], list[File]], unit: str
 ) -> Exported:
-    loop = asyncio.get_running_loop()
-    async with Originals(job) as originals:
 
-        async def made(document: Document) -> list[File]:
-            pages = [_word_page(page) async for page in originals.pages(document)]
-            return await asyncio.to_thread(files, document, pages)
+    async def made(originals: Originals, document: Document) -> list[File]:
+        return await asyncio.to_thread(files, document, await originals.pages(document))
 
-        def write(_: Batch, documents: Iterator[Document]) -> Iterator[File | Failed]:
-            for document, result in originals.in_order(loop, documents, made):
-                if isinstance(result, list):
-                    yield from result
-                else:
-                    yield Failed(document, result)
-
-        form = Form(name, 1, write, lambda url: f"the files in {url}/{FOLDER}", unit=unit, pages=_PAGES)
-        return await export_files(job, form)
-
-
-def _word_page(page: PlacedPage) -> WordPage:
-    width, height = page.pixels
-    return WordPage(page.row.record, page.blocks, width, height, round(72 * width / page.width) if page.width else 0)
+    return await export_originals(job, name, made, lambda url: f"the files in {url}/{FOLDER}", unit)

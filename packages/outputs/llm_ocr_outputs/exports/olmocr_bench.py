@@ -22,9 +22,9 @@ _SUFFIX = ".pdf"
 _TARGET = "figure.png"
 
 
-def bench_file(name: str, page: int, repeat: int = 1) -> str:
+def bench_file(name: str, page: int) -> str:
     """Return the key of a page. `name` is the document's in the Markdown tree; non-PDF files keep their extension."""
-    return f"{name.removesuffix(_SUFFIX)}_pg{page}_repeat{repeat}.md"
+    return f"{name.removesuffix(_SUFFIX)}_pg{page}_repeat1.md"
 
 
 def bench_markdown(row: DatasetRow) -> str:

@@ -1,17 +1,16 @@
 """Export with `format=pdf`: the documents as PDFs whose text can be found, copied, and read aloud."""
 
-import asyncio
 import json
-from collections.abc import Iterator
+from importlib.util import find_spec
 
 from llm_ocr.documents.files import PDF, kind_by_name
+from llm_ocr.errors import MissingExtra
 from llm_ocr.exporting import Exported, ExportJob
-from llm_ocr_outputs.files import Batch, Failed, File, Form, export_files
-from llm_ocr_outputs.originals import Originals, PlacedPage
+from llm_ocr_outputs.files import File
+from llm_ocr_outputs.originals import Originals, export_originals
 from llm_ocr_outputs.source import Document
+from llm_ocr_outputs.words import PlacedPage
 
-#: Pages of a batch. The pages of an interrupted batch are read by OCR again.
-_PAGES = 200
 _SUFFIX = ".pdf"
 
 
@@ -39,7 +38,7 @@ def page_wire(page: PlacedPage) -> bytes:
             words.append((word.text, *line.extent(word), hyphen if word.continues else " "))
         sides = line.box.x0, line.box.y0, line.box.x1, line.box.y1
         lines.append((line.direction, sides, words))
-    about = {"rotation": page.row.record.rotation, "keep": page.text_is_credible, "lines": lines}
+    about = {"rotation": page.record.rotation, "keep": page.text_is_credible, "lines": lines}
     return json.dumps(about, separators=(",", ":")).encode()
 
 
@@ -52,20 +51,16 @@ async def export_pdf(job: ExportJob) -> Exported:
 
     Pages with visible, true text are unchanged, as are pages without a row and pages that failed. A document whose
     source is gone, has changed, or cannot be opened is listed in `failed-documents.jsonl`.
+
+    Raises:
+        MissingExtra: pikepdf is not installed.
     """
-    loop = asyncio.get_running_loop()
-    async with Originals(job) as originals:
+    if find_spec("pikepdf") is None:
+        raise MissingExtra("`format=pdf` needs the library pikepdf", install="pdf")
 
-        async def made(document: Document) -> bytes:
-            texts = {str(page.number): page_wire(page) async for page in originals.pages(document)}
-            return bytes((await originals.work("write", document.part, {"pages": texts}))["pdf"])
+    async def made(originals: Originals, document: Document) -> list[File]:
+        texts = {str(page.record.page_number or 1): page_wire(page) for page in await originals.pages(document)}
+        data = bytes((await originals.work("write", document.part, {"pages": texts}))["pdf"])
+        return [File(pdf_file(name), data, records=int(place == 0)) for place, name in enumerate(document.names)]
 
-        def write(_: Batch, documents: Iterator[Document]) -> Iterator[File | Failed]:
-            for document, result in originals.in_order(loop, documents, made):
-                if isinstance(result, bytes):
-                    for place, name in enumerate(document.names):
-                        yield File(pdf_file(name), result, records=int(place == 0))
-                else:
-                    yield Failed(document, result)
-
-        return await export_files(job, Form("pdf", 1, write, "ls {}".format, pages=_PAGES))
+    return await export_originals(job, "pdf", made, "ls {}".format)

@@ -2,20 +2,20 @@
 
 import contextlib
 import hashlib
-import io
 import json
 import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.errors import StorageError
 from llm_ocr.results.balance import is_balanced
 from llm_ocr.results.dataset import GROUP_BYTES, GROUP_ROWS
-from llm_ocr.results.schema import open_writer
+from llm_ocr.results.schema import RangeFile, open_writer
 from llm_ocr.storage.local import translated
 from llm_ocr.types import Ledger, Status
 
@@ -47,7 +47,7 @@ _SHARD = re.compile(r"data/train-\d{5,}-[0-9a-f]{16}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Dataset file of the workspace: `size` in bytes, `version` the store's token.
+    """Dataset file of the workspace: `size` in bytes, `version` the store's token, `rows` those that are kept.
 
     `content` identifies the content, wherever the workspace is. With `most`, documents with a larger share (0..1) of
     bad pages are dropped. With `balanced`, pages that are not balanced are left out. `content` identifies both.
@@ -63,6 +63,7 @@ class Source:
     sha256: str = ""
     folder: str = ""
     balanced: bool = False
+    rows: int = 0
 
 
 def relative_source(source: str, folder: str) -> str:
@@ -140,50 +141,6 @@ def _divided(source: Source, size: int, groups: Sequence[int]) -> Iterator[Part]
 Read = Callable[[str, int, int], bytes]
 
 
-class RangeFile(io.RawIOBase):
-    """Object as a readable file. Reads inside the last fetched range need no request."""
-
-    def __init__(self, read: Read, source: Source) -> None:
-        super().__init__()
-        self._read_range = read
-        self._source = source
-        self._at = 0
-        self._begin = 0
-        self._held = b""
-
-    def fetch(self, start: int, length: int) -> None:
-        """Read this range now, and cache it in place of the previous one."""
-        self.drop()
-        self._begin, self._held = start, self._read_range(self._source.key, start, length)
-
-    def drop(self) -> None:
-        """Clear the cache."""
-        self._held = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.size}[whence]
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._source.size - self._at)
-        wanted = left if size is None or size < 0 else min(size, left)
-        start = self._at - self._begin
-        if start < 0 or start + wanted > len(self._held):
-            self.fetch(self._at, wanted)
-            start = 0
-        self._at += wanted
-        return self._held[start : start + wanted]
-
-
 class UnreadableFile(StorageError):
     """A dataset file of the workspace, `key`, is not a Parquet file."""
 
@@ -205,22 +162,14 @@ def group_sizes(read: Read, source: Source) -> list[int]:
         return [_span(file, number)[1] for number in range(file.metadata.num_row_groups)]
 
 
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """Documents of a file that are dropped, and the number of pages of other documents that are left out."""
-
-    documents: list[dict[str, Any]]
-    pages: int
-
-
-def excluded_of(read: Read, source: Source) -> Excluded:
+def excluded_of(read: Read, source: Source) -> tuple[list[dict[str, Any]], int]:
     """Return what `most` and `balanced` of a file exclude.
 
     A dataset file has whole documents, so each file is judged separately, by small columns.
 
     Returns:
-        `document_id`, `source`, `pages`, `failed`, `error_rate`, and `reasons` of each document, in the order of the
-        file, and the number of pages.
+        `document_id`, `source`, `pages`, `failed`, `error_rate`, and `reasons` of each document that is dropped, in the
+        order of the file; and the number of pages of other documents that are left out.
 
     Raises:
         StorageError: the file is not a Parquet file.
@@ -248,7 +197,7 @@ def excluded_of(read: Read, source: Source) -> Excluded:
             )
         elif source.balanced:
             pages += sum(not _balances(row) for row in rows)
-    return Excluded(found, pages)
+    return found, pages
 
 
 def _balances(row: Mapping[str, Any]) -> bool:
@@ -292,13 +241,13 @@ def _joined(tables: Iterable["pa.Table"]) -> Iterator["pa.Table"]:
 def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
     import pyarrow as pa
 
-    dropped = excluded_of(read, part.source).documents if part.source.most is not None else []
+    dropped, _ = excluded_of(read, part.source) if part.source.most is not None else ([], 0)
     ids = frozenset(one["document_id"] for one in dropped)
     with _opened(read, part.source) as (ranges, file):
         for number in range(*(part.groups or (0, file.metadata.num_row_groups))):
             ranges.fetch(*_span(file, number))
             table = file.read_row_group(number, use_threads=False)  # threads of Arrow can abort an exiting process
-            ranges.drop()
+            ranges.fetch(0, 0)
             if part.source.folder:
                 place = table.schema.get_field_index("source")
                 column = table.schema.field(place)
@@ -316,7 +265,7 @@ def _opened(read: Read, source: Source) -> Iterator[tuple[RangeFile, "pq.Parquet
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    ranges = RangeFile(read, source)
+    ranges = RangeFile(partial(read, source.key), source.size)
     try:
         yield ranges, pq.ParquetFile(ranges, pre_buffer=False)
     except (pa.ArrowException, EOFError) as error:

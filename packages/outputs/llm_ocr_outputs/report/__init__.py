@@ -1,6 +1,5 @@
 """`report`: one HTML page about a workspace, from markers and metrics."""
 
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,9 +8,9 @@ from typing import Any
 
 from llm_ocr.config.models import ReportSettings
 from llm_ocr.costs.report import cost_report, spent
-from llm_ocr.errors import StorageError, UsageError
+from llm_ocr.errors import UsageError
 from llm_ocr.stages import Progress
-from llm_ocr.storage.local import DISK_FULL
+from llm_ocr.storage.local import replacing, translated
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 from llm_ocr.workspace.metrics import Series, all_series
@@ -205,12 +204,10 @@ def report(settings: ReportSettings, progress: Progress | None, workspace: Works
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint=f"Name a file: `output={path / 'report.html'}`")
     data = page(report_of(workspace)).encode()
-    try:
-        _replace(path, data)
-    except OSError as error:
-        full = "The disk is full. Free space there, or name a file on another disk."
-        hint = full if error.errno in DISK_FULL else "Name another file."
-        raise StorageError(f"cannot write {path}: {error.strerror or error}", hint=hint) from error
+    with translated("write", str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path, "the report") as temporary:
+            temporary.write_bytes(data)
     return Written(path, len(data))
 
 
@@ -238,18 +235,6 @@ def report_of(workspace: Workspace) -> Report:
         footer=f"Created {_moment(datetime.now(UTC))} by llm-ocr {library_version()} from markers and metrics of "
         f"{workspace.url}. Times are UTC.",
     )
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write the file completely or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{secrets.token_hex(8)}.html")
-    try:
-        beside.write_bytes(data)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def _facts(workspace: Workspace, found: list[Series]) -> Iterator[tuple[str, str]]:

@@ -69,11 +69,6 @@ def share(part: float, whole: float) -> str:
     return f"{value:.1f} %" if 0 < value < 10 else f"{value:.0f} %"
 
 
-def plural(count: int, noun: str) -> str:
-    """Return `1 page`, `1,204 pages`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def time_unit(seconds: float) -> tuple[float, str]:
     """Return seconds and name of the unit for an axis of this length."""
     return next((size, name) for least, size, name in _TIMES if seconds >= least)

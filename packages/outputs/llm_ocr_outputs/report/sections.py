@@ -8,7 +8,7 @@ from itertools import accumulate
 from llm_ocr.costs.comparison import DOLLARS, money_text
 from llm_ocr.costs.report import CostReport, Spent, unknown
 from llm_ocr.results.quality import shown_score
-from llm_ocr.types import Counts, Reason
+from llm_ocr.types import Counts, Reason, plural
 from llm_ocr.workspace.metrics import Sample, Series
 from llm_ocr.workspace.plan import PageCounts
 from llm_ocr.workspace.status import RunStatus, StageStatus
@@ -23,7 +23,6 @@ from llm_ocr_outputs.report.charts import (
     TimeChart,
     colour,
     plain,
-    plural,
     share,
     short,
     span,

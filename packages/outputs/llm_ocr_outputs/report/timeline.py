@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from llm_ocr.workspace.metrics import Sample, Series
+from llm_ocr_outputs.places import joined_ranges
 
 #: Upper limit of bins in a chart.
 MOST_BINS = 120
@@ -48,31 +49,20 @@ class Timeline:
         return self.starts[place] + min(moment, end) - begin
 
 
-def timeline(found: Sequence[Series], most: int = MOST_BINS) -> Timeline | None:
+def timeline(found: Sequence[Series]) -> Timeline | None:
     """Return the time axis of these series; None without samples. Bins are not shorter than the median sample."""
-    worked = _joined((series.began, series.began + series.seconds) for series in found if series.seconds > 0)
+    worked = joined_ranges((series.began, series.began + series.seconds) for series in found if series.seconds > 0)
     if not worked:
         return None
-    spans = _joined(worked, max(_PAUSE, _SHARE * sum(end - begin for begin, end in worked)))
+    spans = joined_ranges(worked, max(_PAUSE, _SHARE * sum(end - begin for begin, end in worked)))
     starts = [0.0]
     for begin, end in spans:
         starts.append(starts[-1] + end - begin)
     seconds = starts.pop()
     lengths = sorted(sample.seconds for series in found for sample in series.samples)
     usual = max(lengths[len(lengths) // 2], 1e-3)
-    bins = max(1, min(most, int(seconds / usual)))
+    bins = max(1, min(MOST_BINS, int(seconds / usual)))
     return Timeline(tuple(spans), tuple(starts), bins, seconds / bins)
-
-
-def _joined(spans: Iterable[tuple[float, float]], gap: float = 0.0) -> list[tuple[float, float]]:
-    """Return the spans in order; spans that overlap, or are at most `gap` apart, become one."""
-    joined: list[tuple[float, float]] = []
-    for begin, end in sorted(spans):
-        if joined and begin - joined[-1][1] <= gap:
-            joined[-1] = joined[-1][0], max(joined[-1][1], end)
-        else:
-            joined.append((begin, end))
-    return joined
 
 
 def rates(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:

@@ -2,17 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from llm_ocr.config.models import ViewSettings
-from llm_ocr.errors import LlmOcrError, StageMissing, StorageError
+from llm_ocr.errors import StageMissing
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.schema import Images
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.loop import run_blocking
-from llm_ocr.storage.local import DISK_FULL
+from llm_ocr.storage.local import translated
 from llm_ocr.types import Counts, Viewed
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.items import Item, items
@@ -26,8 +26,6 @@ from llm_ocr_outputs.viewer.site import SiteFolder, SiteWriter, begin_site
 
 # Writing of the site.
 
-
-T = TypeVar("T")
 
 #: Yields the rows of an item, with the images of pages and figures.
 Rows = Callable[[Item], Iterator[DatasetRow]]
@@ -51,7 +49,8 @@ async def _view(settings: ViewSettings, progress: Progress) -> Viewed:
     names = [settings.workspace, *([settings.compare] if settings.compare else [])]
     opened = [await asyncio.to_thread(Workspace.open, name, options=options) for name in names]
     try:
-        folder = _guarded(settings.output, lambda: begin_site(settings.output))
+        with _writing(settings.output):
+            folder = begin_site(settings.output)
         try:
             return await _write(opened, folder, progress)
         except BaseException:
@@ -70,16 +69,17 @@ async def _write(opened: list[Workspace], folder: SiteFolder, progress: Progress
             await _add_all(workspace, add, folder, progress)
 
         def finish() -> int:
-            facts = writer.finish()
             made = {
                 "title": " and ".join(map(_title, opened)),
                 "workspaces": [one.url for one in opened],
                 "version": library_version(),
             }
-            folder.publish({**facts, **made})
+            with _writing(folder.output):
+                facts = writer.finish()
+                folder.publish({**facts, **made})
             return int(facts["counts"][0])
 
-        pages = await asyncio.to_thread(_guarded, folder.output, finish)
+        pages = await asyncio.to_thread(finish)
     finally:
         writer.close()
         spool.unlink(missing_ok=True)
@@ -115,7 +115,8 @@ async def _add_all(
                 asked.get(document),
                 first.setdefault(document, row.record.page_number or 1),
             )
-            _guarded(folder.output, partial(add, shown))
+            with _writing(folder.output):
+                add(shown)
             progress.count(row.record.status)
             count += 1
         return count
@@ -141,17 +142,9 @@ def _rows_of(workspace: Workspace, progress: Progress) -> Rows:
     return lambda item: ready.rows(item, Images.ALL)
 
 
-def _guarded(output: Path, write: Callable[[], T]) -> T:
+def _writing(output: Path) -> AbstractContextManager[None]:
     """Translate errors of the disk into errors that name the output folder."""
-    try:
-        return write()
-    except OSError as error:
-        if isinstance(error, LlmOcrError):
-            raise
-        hint = ""
-        if error.errno in DISK_FULL:
-            hint = f"The disk of {output} is full. Free space there, or set `output` to a folder on another disk."
-        raise StorageError(f"cannot write the site to {output}: {error.strerror or error}", hint=hint) from error
+    return translated("write the site to", str(output))
 
 
 def _title(workspace: Workspace) -> str:

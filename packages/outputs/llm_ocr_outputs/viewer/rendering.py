@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_ocr.results.markdown import map_prose, target_id
 from llm_ocr.results.sanitizing import TAGS
-from llm_ocr_outputs.places import MARK, Unsupported, with_marks
+from llm_ocr_outputs.places import MARK, Unsupported, joined_ranges, with_marks
 from llm_ocr_outputs.viewer.index import PIECES
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def render_unsupported(markdown: str, places: Places, texts: Sequence[Unsupporte
 
     def marked(some: Iterable[tuple[int, int]]) -> str | None:
         """Return the HTML with marks; None if they change it."""
-        found = render(with_marks(markdown, _disjoint(sorted(some))), places)
+        found = render(with_marks(markdown, joined_ranges(some)), places)
         return found if MARK.sub("", found) == html else None
 
     whole: set[str] = set()
@@ -180,17 +180,6 @@ def render_unsupported(markdown: str, places: Places, texts: Sequence[Unsupporte
         return f'{plain} class="{f"{name} " if name else ""}unsupported" title="{UNSUPPORTED}"'
 
     return _BLOCK_TAG.sub(underline, _underlined(result))
-
-
-def _disjoint(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join ranges that overlap; `ranges` is sorted."""
-    joined: list[tuple[int, int]] = []
-    for start, end in ranges:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(end, joined[-1][1])
-        else:
-            joined.append((start, end))
-    return joined
 
 
 def _underlined(html: str) -> str:

@@ -116,7 +116,6 @@ class Batch:
 def run_batch(
     flags: Mapping[str, Any],
     *,
-    environment: Mapping[str, str] | None = None,
     limit: float = 0,
     commits: Iterable[Callable[[], None]] = (),
 ) -> dict[str, int]:
@@ -124,7 +123,6 @@ def run_batch(
 
     Args:
         flags: Flags of the pipeline by their names with underscores.
-        environment: Variables of the command; those of flags have precedence.
         limit: The platform's time limit in seconds; 0 for none.
         commits: Called at the end, whatever the result.
 
@@ -139,7 +137,7 @@ def run_batch(
     for folder in batch.folders:
         Path(folder).mkdir(parents=True, exist_ok=True)
     try:
-        ended = run_command(batch.argv, {**(environment or {}), **batch.environment}, limit=limit)
+        ended = run_command(batch.argv, batch.environment, limit=limit)
         if ended.exit_code not in _READ:
             raise RuntimeError(f"exit code {ended.exit_code}: {ended.last}. The same command continues.")
         return write_lines(batch, model=str(flags.get("model_name") or ""))

@@ -235,20 +235,15 @@ _OTHER = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
-    """Pages of one file, and the number of the first of them among all pages of the request."""
-
-    part: DocumentPart
-    first: int
-
-
 async def parts_of(
     request: DocumentRequest, session: Session, settings: RemoteSettings, folder: Path, held: contextlib.AsyncExitStack
-) -> list[Numbered]:
+) -> list[tuple[DocumentPart, int]]:
     """Return the requested pages, file by file; the files exist until `held` closes.
 
     Of several images, an unavailable one is a failed page.
+
+    Returns:
+        The pages of each file, and the number of the first of them among all pages of the request.
 
     Raises:
         InputError: A document is unavailable, or a requested page does not exist.
@@ -283,7 +278,7 @@ async def parts_of(
         low, high = max(request.first - before, 1), min(last - before, part.expected)
         if low <= high:
             chosen = part if part.reason is not None else replace(part, pages=part.pages[low - 1 : high])
-            found.append(Numbered(chosen, before + low))
+            found.append((chosen, before + low))
         before += part.expected
     return found
 

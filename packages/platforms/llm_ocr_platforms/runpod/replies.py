@@ -3,12 +3,11 @@
 The keys of a reply are those of GLM-OCR's worker.
 """
 
-import asyncio
 import base64
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,30 +69,8 @@ class PageAnswer:
         return found
 
 
-@dataclass(slots=True)
-class Answer:
-    """All pages of a request, in order."""
-
-    pages: Sequence[PageAnswer]
-    crops: Sequence[Picture] = ()
-    layouts: Sequence[Picture] = ()
-    notes: list[str] = field(default_factory=list)
-
-    def texts(self) -> dict[str, Any]:
-        """Return `json_result`, a list of regions per page, and `markdown_result`."""
-        pages = ((page.record, page.markdown) for page in self.pages)
-        return {
-            "json_result": [list(page.regions) for page in self.pages],
-            "markdown_result": document_markdown(pages, "", page_markers=False),
-        }
-
-
-async def page_answer(number: int, record: PageRecord, request: DocumentRequest, folder: Path) -> PageAnswer:
+def page_answer(number: int, record: PageRecord, request: DocumentRequest, folder: Path) -> PageAnswer:
     """Return the reply data of a page. Pictures are written to `folder`, so that a long document needs no memory."""
-    return await asyncio.to_thread(_page_answer, number, record, request, folder)
-
-
-def _page_answer(number: int, record: PageRecord, request: DocumentRequest, folder: Path) -> PageAnswer:
     names = {}
     for figure in record.figures:
         names[figure.id] = f"{FOLDER}/{safe_segment(figure.id)}.{image_extension(figure.image.media_type)}"
@@ -137,18 +114,6 @@ def _page_answer(number: int, record: PageRecord, request: DocumentRequest, fold
     return PageAnswer(number, kept, regions, markdown, crops, layout, notes)
 
 
-def answer_of(pages: Iterable[PageAnswer], request: DocumentRequest) -> Answer:
-    """Return the pages in order, with at most the requested number of pictures."""
-    ordered = sorted(pages, key=lambda page: page.number)
-    crops = [crop for page in ordered for crop in page.crops]
-    answer = Answer(ordered, crops[: request.crops.most], [page.layout for page in ordered if page.layout is not None])
-    answer.notes += [note for page in ordered for note in page.notes]
-    figures = sum(len(page.record.figures) for page in ordered)
-    if request.crops.wanted and figures > len(answer.crops):
-        answer.notes.append(f"crop_images: {len(answer.crops)} of {figures} (max_crop_images)")
-    return answer
-
-
 def _thousandths(box: Box) -> list[int]:
     return [round(side * _SCALE) for side in (box.x0, box.y0, box.x1, box.y1)]
 
@@ -169,55 +134,70 @@ def size_of(reply: Mapping[str, Any]) -> int:
 REPLIES = "replies"
 
 
-class Replies:
-    """Builder of replies. Blocking: a reply may be written to a store."""
+def reply_of(
+    job: str,
+    pages: Iterable[PageAnswer],
+    request: DocumentRequest,
+    settings: WorkerSettings,
+    about: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the reply, with pictures as base64 or URLs, and texts as URLs if they are too large.
 
-    def __init__(self, settings: WorkerSettings, about: Mapping[str, Any]) -> None:
-        self._settings = settings
-        self._limit = int(settings.reply_limit * 1_000_000)
-        self._about = about
+    It may be written to a store, which blocks.
 
-    def reply(self, job: str, answer: Answer, request: DocumentRequest) -> dict[str, Any]:
-        """Return the reply, with pictures as base64 or URLs, and texts as URLs if they are too large.
+    Args:
+        job: Id of the job.
+        pages: The pages of the request, in any order.
+        request: The request.
+        settings: The settings of the worker.
+        about: The model, as values of the reply.
 
-        Raises:
-            LlmOcrError: The reply is too large and there is no workspace.
-            StorageError: The store fails.
-        """
-        place = _Place(self._settings, job)
-        kinds = {
-            "crop_images": (answer.crops, request.crops),
-            "layout_visualizations": (answer.layouts, request.layouts),
-        }
-        rest = {**answer.texts(), "pages": [page.about() for page in answer.pages], **self._about}
-        plain, inline = size_of(rest), 0
-        for pictures, wish in kinds.values():
-            plain += size_of({"": [picture.about for picture in pictures]})
-            if wish.inline:
-                inline += sum(4 * -(-picture.size // 3) for picture in pictures)  # in base64
-        if plain + inline > self._limit and not place.there:
-            raise LlmOcrError(
-                f"the reply of {(plain + inline) / 1e6:.1f} MB exceeds the limit of a reply, "
-                f"{self._settings.reply_limit:g} MB",
-                hint="Set a workspace for large replies on the endpoint (LLM_OCR_WORKSPACE=s3://bucket/prefix). "
-                "Or request fewer pages (start_page, end_page), or no images in base64.",
-            )
-        for name, (pictures, wish) in kinds.items():
-            rest[name] = []
-            for picture in pictures:
-                if wish.inline and plain + inline <= self._limit:
-                    data = {"base64": base64.b64encode(picture.file.read_bytes()).decode("ascii")}
-                else:
-                    data = place.url_of(picture)
-                rest[name].append({**picture.about, **data})
-            if pictures and not wish.inline and not place.there:
-                flag = "crop_images_base64" if name == "crop_images" else "layout_visualization_base64"
-                answer.notes.append(f"{name}: image data is not included; set {flag} or LLM_OCR_WORKSPACE")
-        if plain > self._limit:
-            rest |= place.texts(rest)
-        if answer.notes:
-            rest["notes"] = list(answer.notes)
-        return rest
+    Raises:
+        LlmOcrError: The reply is too large and there is no workspace.
+        StorageError: The store fails.
+    """
+    ordered = sorted(pages, key=lambda page: page.number)
+    crops = [crop for page in ordered for crop in page.crops][: request.crops.most]
+    layouts = [page.layout for page in ordered if page.layout is not None]
+    notes = [note for page in ordered for note in page.notes]
+    figures = sum(len(page.record.figures) for page in ordered)
+    if request.crops.wanted and figures > len(crops):
+        notes.append(f"crop_images: {len(crops)} of {figures} (max_crop_images)")
+    rest: dict[str, Any] = {
+        "json_result": [list(page.regions) for page in ordered],
+        "markdown_result": document_markdown(
+            ((page.record, page.markdown) for page in ordered), "", page_markers=False
+        ),
+        "pages": [page.about() for page in ordered],
+        **about,
+    }
+    kinds = {"crop_images": (crops, request.crops), "layout_visualizations": (layouts, request.layouts)}
+    place, limit = _Place(settings, job), int(settings.reply_limit * 1_000_000)
+    plain, inline = size_of(rest), 0
+    for pictures, wish in kinds.values():
+        plain += size_of({"": [picture.about for picture in pictures]})
+        if wish.inline:
+            inline += sum(4 * -(-picture.size // 3) for picture in pictures)  # in base64
+    if plain + inline > limit and not place.there:
+        raise LlmOcrError(
+            f"the reply of {(plain + inline) / 1e6:.1f} MB exceeds the limit of a reply, {settings.reply_limit:g} MB",
+            hint="Set a workspace for large replies on the endpoint (LLM_OCR_WORKSPACE=s3://bucket/prefix). "
+            "Or request fewer pages (start_page, end_page), or no images in base64.",
+        )
+    for name, (pictures, wish) in kinds.items():
+        rest[name] = []
+        for picture in pictures:
+            if wish.inline and plain + inline <= limit:
+                data = {"base64": base64.b64encode(picture.file.read_bytes()).decode("ascii")}
+            else:
+                data = place.url_of(picture)
+            rest[name].append({**picture.about, **data})
+        if pictures and not wish.inline and not place.there:
+            flag = "crop_images_base64" if name == "crop_images" else "layout_visualization_base64"
+            notes.append(f"{name}: image data is not included; set {flag} or LLM_OCR_WORKSPACE")
+    if plain > limit:
+        rest |= place.texts(rest)
+    return {**rest, "notes": notes} if notes else rest
 
 
 class _Place:

@@ -6,7 +6,7 @@ import logging
 import re
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ from llm_ocr.types import DocumentPart, PageRecord, Status
 from llm_ocr_platforms.runpod.inputs import (
     DocumentRequest,
     InputError,
-    Numbered,
     WarmUp,
     advised,
     parts_of,
     read_input,
 )
-from llm_ocr_platforms.runpod.replies import PageAnswer, Replies, answer_of, page_answer
+from llm_ocr_platforms.runpod.replies import PageAnswer, page_answer, reply_of
 
 _log = logging.getLogger("llm_ocr.serverless")
 
@@ -44,20 +43,11 @@ async def warm_up(session: Session) -> dict[str, Any]:
     from PIL import Image, ImageDraw, ImageFont
 
     began = time.monotonic()
-    rows: list[PageRecord] = []
-
-    async def finished(position: int, record: PageRecord) -> None:
-        rows.append(record)
-
-    with tempfile.TemporaryDirectory(prefix="llm-ocr-request-") as folder:
-        image = Image.new("RGB", (420, 120), "white")
-        ImageDraw.Draw(image).text((40, 40), "Ready to read.", fill="black", font=ImageFont.load_default(32))
-        file = Path(folder, "page.png")
-        image.save(file)
-        part = DocumentPart("warm-up", str(file), "warm-up", "", (1,), 1, 0)
-        await session.read(part, finished)
-    detail = {"detail": advised(rows[0].detail)} if rows[0].detail else {}
-    return {"status": rows[0].status.value, **detail, "seconds": round(time.monotonic() - began, 3)}
+    image = Image.new("RGB", (420, 120), "white")
+    ImageDraw.Draw(image).text((40, 40), "Ready to read.", fill="black", font=ImageFont.load_default(32))
+    record = await session.read_page(image)
+    detail = {"detail": advised(record.detail)} if record.detail else {}
+    return {"status": record.status.value, **detail, "seconds": round(time.monotonic() - began, 3)}
 
 
 class _Logged(Silent):
@@ -94,16 +84,15 @@ class Worker:
                 folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="llm-ocr-request-")))
                 parts = await parts_of(request, session, self._settings, folder, held)
                 pages = await self._pages(job, request, session, parts, folder / "pictures")
-                answer = answer_of(pages, request)
                 # A reply with status success would hide that no page could be read.
                 if all(page.record.status is Status.FAILED for page in pages):
-                    first = answer.pages[0]
+                    first = min(pages, key=lambda page: page.number)
                     why = first.record.reason.value if first.record.reason else "failed"
                     detail = f": {first.record.detail}" if first.record.detail else ""
                     field = request.files[0].field.partition("[")[0]
                     raise LlmOcrError(f"{field}: all {len(pages)} pages failed; page {first.number}: {why}{detail}")
-                replies = Replies(self._settings, about)
-                return await asyncio.to_thread(replies.reply, str(job.get("id") or "job"), answer, request)
+                name = str(job.get("id") or "job")
+                return await asyncio.to_thread(reply_of, name, pages, request, self._settings, about)
 
     async def close(self) -> None:
         """Stop the model."""
@@ -128,29 +117,29 @@ class Worker:
         job: Mapping[str, Any],
         request: DocumentRequest,
         session: Session,
-        parts: list[Numbered],
+        parts: Sequence[tuple[DocumentPart, int]],
         folder: Path,
     ) -> list[PageAnswer]:
-        total = sum(numbered.part.expected for numbered in parts)
+        total = sum(part.expected for part, _ in parts)
         pages: list[PageAnswer] = []
         failed, reported = 0, time.monotonic()
 
-        async def of_part(numbered: Numbered) -> None:
+        async def of_part(part: DocumentPart, first: int) -> None:
             async def finished(position: int, record: PageRecord) -> None:
                 nonlocal failed, reported
-                pages.append(await page_answer(numbered.first + position, record, request, folder))
+                pages.append(await asyncio.to_thread(page_answer, first + position, record, request, folder))
                 failed += record.status is Status.FAILED
                 # The reply follows the last page, and no report may follow the reply.
                 if len(pages) < total and time.monotonic() >= reported + _PAUSE:
                     reported = time.monotonic()
                     self._report(dict(job), {"pages": total, "done": len(pages), "failed": failed})
 
-            await session.read(numbered.part, finished, DocumentOptions(request.whole, request.tasks))
+            await session.read(part, finished, DocumentOptions(request.whole, request.tasks))
 
         try:
             async with asyncio.TaskGroup() as tasks:
-                for numbered in parts:
-                    tasks.create_task(of_part(numbered))
+                for part, first in parts:
+                    tasks.create_task(of_part(part, first))
         except BaseExceptionGroup as group:
             error: BaseException = group
             while isinstance(error, BaseExceptionGroup):

@@ -182,9 +182,9 @@ def test_a_request_that_is_stopped_leaves_nothing(examples, temporary, monkeypat
     assert left == []
 
 
-def test_a_reply_above_the_limit_says_what_to_do(examples):
+def test_a_reply_above_the_limit_says_what_to_do(small_examples):
     with pytest.raises(LlmOcrError, match=r"(?s)exceeds the limit of a reply, 0.001 MB.*LLM_OCR_WORKSPACE.*end_page"):
-        asked({"pdf_base64": b64(examples / "paper.pdf")}, reply_limit=0.001)
+        asked({"pdf_base64": b64(small_examples / "paper.pdf")}, reply_limit=0.001)
 
 
 def test_a_reply_above_the_limit_goes_to_the_workspace(examples, tmp_path):
