@@ -60,7 +60,13 @@ class RenderOptions:
 class Renderer:
     """Renderer of pages. A page that hangs, exhausts memory, or crashes its worker affects only that page."""
 
-    def __init__(self, options: RenderOptions) -> None:
+    def __init__(self, options: RenderOptions, before: "Renderer | None" = None) -> None:
+        """Create the renderer; processes start on demand.
+
+        Args:
+            options: The options.
+            before: A renderer whose documents are all read. Its processes are used again if they have the same limits.
+        """
         self._options = options
         self.workers = options.workers
         engine = ENGINES.find(options.engine)
@@ -68,6 +74,8 @@ class Renderer:
         package = self._page_text.partition(".")[0]
         limits = Limits(memory=options.memory, confined=options.confined, package=package)
         self._pool = WorkerPool(options.module or MODULE, workers=options.workers, limits=limits)
+        if before is not None and before._pool.may_replace(self._pool):
+            self._pool = before._pool
         self._edges = EdgeCache(self._read_edges)
         self._proofs = Proofs()
 

@@ -136,6 +136,11 @@ class WorkerPool:
             raise WorkerDied("out of its memory limit", out_of_memory=True)
         raise WorkerError(str(reply.get("error", "no answer")))
 
+    def may_replace(self, other: "WorkerPool") -> bool:
+        """Return whether this pool is open, and has the same kind and number of workers as another one."""
+        mine, theirs = ((pool.module, pool.workers, pool.limits, pool.interpreter) for pool in (self, other))
+        return not self._closed and mine == theirs
+
     async def close(self) -> None:
         """Kill all workers at once, permanently."""
         self._closed = True

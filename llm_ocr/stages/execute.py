@@ -18,6 +18,8 @@ from llm_ocr.config.models import (
     RepairSettings,
     ServingCommand,
 )
+from llm_ocr.documents.rendering import Renderer
+from llm_ocr.documents.sources import Found
 from llm_ocr.errors import StorageError, install_command
 from llm_ocr.plugins import ENGINES
 from llm_ocr.results.field_schema import load_schema, read_schema
@@ -35,7 +37,7 @@ from llm_ocr.stages.loop import run_blocking
 from llm_ocr.stages.model_choice import instructed_model, model_choice, with_served_model
 from llm_ocr.stages.plan import find, need_plan, plan
 from llm_ocr.stages.recording import Recorded, Tally
-from llm_ocr.stages.rendering import Remote
+from llm_ocr.stages.rendering import Remote, passwords, render_options
 from llm_ocr.stages.retry import finish_repair, give_up, plan_repair, retry_failed
 from llm_ocr.stages.servers import Engines
 from llm_ocr.types import plural
@@ -124,10 +126,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
 
                 job = replace(job, run=await stack.enter_async_context(cluster(serving)))
             if found is not None:
-                async with _still_exists(workspace), contextlib.nullcontext() if on_ray else warming_up(job, command):
-                    planned = await plan(job, found)
-                if planned.generation is not None and planned.generation.number == 1:
-                    await asyncio.to_thread(remember_plan, workspace, command, settings, engine=engine)
+                job = await _planned(job, found, stack, on_ray=on_ray)
             elif planning is not None:
                 await need_plan(workspace, command)
             if dataset is not None:
@@ -148,6 +147,21 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
         await asyncio.to_thread(workspace.flush)
         engines.check_answers()
     return Run(workspace, worked)
+
+
+async def _planned(job: Job[Any], found: Found, stack: contextlib.AsyncExitStack, *, on_ray: bool) -> Job[Any]:
+    """Plan the documents. Return the command with the renderer of planning, unless other machines read the pages."""
+    workspace, settings, command = job.workspace, job.settings, job.command
+    secrets = passwords(settings.password, settings.password_file)
+    renderer = await stack.enter_async_context(Renderer(render_options(settings, secrets)))
+    async with _still_exists(workspace), contextlib.nullcontext() if on_ray else warming_up(job, command):
+        planned = await plan(job, found, renderer)
+    if planned.generation is not None and planned.generation.number == 1:
+        await asyncio.to_thread(remember_plan, workspace, command, settings, engine=job.engines.engine)
+    if not on_ray:
+        return replace(job, renderer=renderer)
+    await renderer.close()
+    return job
 
 
 @contextlib.asynccontextmanager

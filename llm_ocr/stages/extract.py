@@ -169,7 +169,7 @@ async def opened_reading(
     settings, engines = job.settings, job.engines
     secrets = passwords(settings.password, settings.password_file)
     options = render_options(settings, secrets, page_profile(settings, engines), engines.engine)
-    async with Renderer(options) as renderer:
+    async with Renderer(options, job.renderer) as renderer:
         ready = await reading(job, renderer)
         try:
             yield PartRenderer(renderer, job.remote), ready, identity(renderer, ready, settings)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from llm_ocr.config.groups import Group
+from llm_ocr.documents.rendering import Renderer
 from llm_ocr.scheduling.shards import Split
 from llm_ocr.stages import Progress
 from llm_ocr.stages.rendering import Remote
@@ -35,6 +36,7 @@ class Job(Generic[S_co]):
     #: Returns whether no further unit may be claimed. Units in progress are finished.
     stop: Callable[[], bool] = lambda: False
     command: str = ""  # the name of the command. It is stored with the settings that later commands need not repeat.
+    renderer: Renderer | None = None  # of planning; Extract uses its processes again
     #: What the command has finished, and whether it shares units with other workers.
     worked: Worked = field(default_factory=Worked)
     #: Runs a stage: in this process, or on a cluster.

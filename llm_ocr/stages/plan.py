@@ -115,12 +115,13 @@ def _found(settings: PlanSettings) -> Found:
     return replace(found, documents=sampled(found.documents, settings.sample, settings.seed))
 
 
-async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -> PlanResult:
+async def plan(job: Job[PlanSettings], found: Found, renderer: Renderer, *, dry_run: bool = False) -> PlanResult:
     """Count the pages of the documents and add them to the plan. The progress receives what was new.
 
     Args:
         job: The command, with an open workspace.
         found: The documents.
+        renderer: Opens them.
         dry_run: Whether nothing is written.
 
     Raises:
@@ -129,7 +130,6 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
     workspace, settings = job.workspace, job.settings
     await asyncio.to_thread(need_same_version, workspace, result_versions())
     ranges = parse_pages(settings.pages) if settings.pages else None
-    secrets = passwords(settings.password, settings.password_file)
     unit_size = settings.pages_per_unit or pages_per_unit(job.engines.engine)
     least = LEAST_PER_LOCAL_UNIT if isinstance(workspace.store, LocalStore) else LEAST_PER_UNIT
     # A share for the model is of the pages of a unit, so units of few pages would not have it.
@@ -140,7 +140,6 @@ async def plan(job: Job[PlanSettings], found: Found, *, dry_run: bool = False) -
     filters = left_out = None
     async with contextlib.AsyncExitStack() as stack:
         totals = stack.enter_context(await asyncio.to_thread(known_totals, workspace))
-        renderer = await stack.enter_async_context(Renderer(render_options(settings, secrets)))
         if chosen.any:
             before = await asyncio.to_thread(generations, workspace)
             left_out = await asyncio.to_thread(KnownFiltered.of, workspace, before, chosen.identity())
@@ -247,6 +246,9 @@ async def _preview(settings: PlanSettings, engine: str, progress: Progress) -> P
         try:
             with Workspace.open(url, create=missing is not None, options=options) as workspace:
                 engines = Engines(engine, settings, Path(folder), progress.say)
-                return await plan(Job(workspace, settings, progress, engines, remote), found, dry_run=True)
+                job = Job(workspace, settings, progress, engines, remote)
+                secrets = passwords(settings.password, settings.password_file)
+                async with Renderer(render_options(settings, secrets)) as renderer:
+                    return await plan(job, found, renderer, dry_run=True)
         finally:
             await remote.close()

@@ -241,7 +241,10 @@ def test_describe_gives_the_same_captions(cluster, nodes, documents, server, loc
 
 
 def deadly() -> type[Worker]:
-    """A worker that dies when it has read the first unit of the plan; in a function, so that Ray sends its code."""
+    """A worker that dies with the first unit of the plan, when all others are published.
+
+    It is made in a function, so that Ray sends its code.
+    """
 
     class Deadly(Worker):
         def _run(self):
@@ -251,7 +254,9 @@ def deadly() -> type[Worker]:
 
             def dying(share, unit, *rows):
                 if unit == "0001-000000":
-                    time.sleep(2)  # the other units of this worker are published meanwhile
+                    limit = time.monotonic() + 120
+                    while len(markers(share._workspace, EXTRACT, share._key)) < UNITS - 1 and time.monotonic() < limit:
+                        time.sleep(0.1)
                     os._exit(1)
                 publish(share, unit, *rows)
 

@@ -9,10 +9,13 @@ from pathlib import Path
 import bad_documents as bad
 import pytest
 
+import llm_ocr
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.sources import find_documents, version_of
 from llm_ocr.errors import WorkerDied
+from llm_ocr.results.quality.worker import MODULE
 from llm_ocr.sandbox import WorkerPool
+from llm_ocr.sandbox.pool import _Worker
 from llm_ocr.stages import counting
 from llm_ocr.stages.counting import PageCounter, in_order
 from llm_ocr.types import Reason
@@ -99,3 +102,10 @@ def test_large_files_are_opened_one_by_one(folder, asked, monkeypatch):
     found = planned(folder)
     assert asked["open"] >= 12
     assert sum(not one.reason for one in found.values()) == 13
+
+
+def test_planning_and_reading_share_their_processes(digital, tmp_path, monkeypatch):
+    modules, start = [], _Worker.start
+    monkeypatch.setattr(_Worker, "start", lambda module, *others: modules.append(module) or start(module, *others))
+    llm_ocr.extract(digital / "one.pdf", workspace=tmp_path / "w", engine="embedded")
+    assert Counter(modules) == {MODULE: 1, "llm_ocr_cpu.worker": 1}

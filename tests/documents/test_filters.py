@@ -137,7 +137,7 @@ def test_a_document_that_stops_a_filter_stays_and_is_named(tmp_path):
     found, trouble = looked(
         [written(tmp_path / "bomb.pdf", pages(b"", curves)), written(tmp_path / "empty.pdf", pages(b""))],
         FilterOptions(blank=True),
-        timeout=4.0,  # a worker starts within it on a busy machine, too
+        timeout=8.0,  # a worker starts within it on a busy machine, too
     )
     assert found["bomb.pdf"] == "" and found["empty.pdf"].startswith("blank")
     assert trouble.startswith("1 document kept because a filter failed: bomb.pdf (render timeout")

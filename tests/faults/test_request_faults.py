@@ -48,7 +48,7 @@ def test_each_faulted_request_costs_one_more_and_no_page(documents, clean, tmp_p
 @pytest.mark.slow
 def test_requests_that_hang_are_given_up_and_asked_again(documents, clean, tmp_path):
     with simulator(fault={"hang": 0.1}) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url, request_timeout=2)
+        run = extract(documents, tmp_path / "w", server_url=server.url, request_timeout=6)
         assert run.code == 0, run.said
         assert asked(server).total() <= PAGES + 2 * faulted(server)
     same_as(clean, tmp_path / "w")
@@ -58,7 +58,7 @@ def test_requests_that_hang_are_given_up_and_asked_again(documents, clean, tmp_p
 def test_all_faults_together(documents, clean, tmp_path):
     faults = {kind: 0.4 / (len(QUICK) + 1) for kind in (*QUICK, "hang")}
     with simulator(fault={**faults, "retry-after": 0.2}) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url, request_timeout=2, max_page_attempts=20)
+        run = extract(documents, tmp_path / "w", server_url=server.url, request_timeout=6, max_page_attempts=20)
         assert run.code == 0, run.said
         assert asked(server).total() <= PAGES + 2 * faulted(server)
     same_as(clean, tmp_path / "w")

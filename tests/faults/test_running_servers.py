@@ -100,7 +100,7 @@ def test_second_server_takes_over_from_one_that_never_returns(documents, clean, 
     with simulator() as first, simulator() as second:
         urls = [first.url, second.url]
         first.set_faults({"hang-after": 5})
-        told = words("extract", documents, workspace=workspace, server_url=urls, server_timeout=2, **SMALL, **FEW)
+        told = words("extract", documents, workspace=workspace, server_url=urls, server_timeout=6, **SMALL, **FEW)
         process = started(*told)
         when(lambda: asked(first).total() > 5)
         first.kill()
@@ -114,10 +114,10 @@ def test_second_server_takes_over_from_one_that_never_returns(documents, clean, 
 def test_hung_but_healthy_server_is_waited_for_until_an_answer(documents, clean, tmp_path):
     workspace = tmp_path / "w"
     with simulator(fault={"hang-after": MIDDLE}) as server:
-        run = extract(documents, workspace, server_url=server.url, **FEW, request_timeout=2, server_timeout=3)
+        run = extract(documents, workspace, server_url=server.url, **FEW, request_timeout=6, server_timeout=8)
         assert run.code == 1, run.said
-        assert "no answer made progress for 2 s" in run.said
-        assert "completed no request within 3 s" in run.said
+        assert "no answer made progress for 6 s" in run.said
+        assert "completed no request within 8 s" in run.said
         before = finished_units(workspace)
         server.set_faults({})
         server.reset()
