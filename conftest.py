@@ -40,7 +40,7 @@ _SLOW = ("slow", "long", "vllm")
 #: Property of a test that took too long for `make test`: its processor time, in loops of `_loop_seconds`.
 _TOO_SLOW = "too slow"
 #: Seconds of a test that is a coroutine.
-_LONGEST = 300.0
+_LONGEST = 500.0
 
 _REPOSITORY = Path(__file__).resolve().parent
 

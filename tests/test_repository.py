@@ -182,9 +182,10 @@ def run_pytest(repository, folder, content, *options):
 
 SLOW = """
 import pytest, time
+from conftest import _loop_seconds
 
 def busy():
-    end = time.process_time() + 0.6
+    end = time.process_time() + 6 * _loop_seconds()
     while time.process_time() < end:
         pass
 

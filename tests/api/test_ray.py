@@ -120,7 +120,7 @@ def started(*arguments: str | Path, mark: str = "") -> "subprocess.Popen[str]":
     )
 
 
-def ended(process: "subprocess.Popen[str]", seconds: float = 120) -> subprocess.CompletedProcess[str]:
+def ended(process: "subprocess.Popen[str]", seconds: float = 240) -> subprocess.CompletedProcess[str]:
     out, err = process.communicate(timeout=seconds)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
@@ -302,7 +302,7 @@ SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr_simulator"])
 
 def with_own_servers(cluster, documents: Path, workspace: Path, mark: str) -> "subprocess.Popen[str]":
     """A command whose workers have servers of their own, when some units are done."""
-    serve = [f"--vllm-arg=--{name.replace('_', '-')}={value}" for name, value in SERVER.items()]
+    serve = [f"--vllm-arg=--{name.replace('_', '-')}={value}" for name, value in {**SERVER, "speed": 4}.items()]
     own = [*flags(engine="vllm", vllm_command=SIMULATOR, ray=cluster.address, **SLOW), "--offline", *serve]
     process = started("extract", documents, "-w", workspace, *own, mark=mark)
     when(lambda: attempts(workspace) or process.poll() is not None, 240)

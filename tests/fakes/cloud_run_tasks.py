@@ -350,12 +350,13 @@ class Execution:
 
     def _collect(self, task: Task, attempt: int, container: Container) -> None:
         key = task.index * 1000 + attempt
+        over = container.exit_code is not None  # before the log is read, so that its end is collected, too
         try:
             text = (container.home / "log").read_text(errors="replace")
         except FileNotFoundError:  # removed
             return
         # The last line may be incomplete.
-        whole = text.splitlines() if container.exit_code is not None else text[: text.rfind("\n") + 1].splitlines()
+        whole = text.splitlines() if over else text[: text.rfind("\n") + 1].splitlines()
         for number in itertools.count(self._taken.get(key, 0)):
             if number >= len(whole):
                 break

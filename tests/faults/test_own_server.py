@@ -28,7 +28,7 @@ from running import alive, when
 import llm_ocr
 
 #: Seconds without progress after which a server hangs; long enough for a machine that is busy with something else.
-STALL = 3
+STALL = 6
 
 
 @pytest.fixture

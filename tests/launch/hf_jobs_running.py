@@ -49,5 +49,5 @@ class Platform:
     def over(self, jobs: Any) -> list[JobStatus]:
         """Their statuses, when all are over."""
         for job in jobs:
-            assert self.hub.state.jobs.by_id[job.id].over.wait(120)
+            assert self.hub.state.jobs.by_id[job.id].over.wait(240)
         return list(self.launcher.status(jobs))

@@ -8,7 +8,7 @@ import pytest
 
 import llm_ocr
 from llm_ocr.errors import LaunchError
-from llm_ocr.launch import Job, JobSpec, JobStatus, State
+from llm_ocr.launch import Job, JobSpec, JobStatus, State, watching
 from llm_ocr.launch.watching import Display, Progress, until_over
 from llm_ocr.workspace import Workspace
 
@@ -34,7 +34,8 @@ def test_pages_and_dollars_are_shown(read):
         assert progress.words([running(1.5)], every=60) == "3/3 pages, $1.50 of $20.00"
 
 
-def test_speed_and_time_left_follow_from_published_units(examples, tmp_path):
+def test_speed_and_time_left_follow_from_published_units(examples, tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "_READ_SHARE", 1e9)  # a slow first reading would put off the second
     small = {"workspace": tmp_path / "w", "engine": "embedded", "render_workers": 1, "ocr_workers": 1}
     llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w", pages_per_unit=1, engine="embedded")
     with Workspace.open(str(tmp_path / "w")) as workspace:

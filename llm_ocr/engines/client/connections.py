@@ -223,6 +223,9 @@ class Flight:
 
     def _look(self) -> None:
         now = time.monotonic()
+        if self._handle is not None:  # the time in which this process did not run is no silence of the server
+            stood = max(0.0, now - self._handle.when())
+            self.seen, self._last = min(now, self.seen + stood), self._last + stood
         self.late, self.stalled = now >= self._last, now >= self.seen + self._stall
         if self.late or self.stalled:
             self.end()

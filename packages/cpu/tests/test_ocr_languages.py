@@ -123,7 +123,7 @@ def test_documents_are_planned_during_the_download(tmp_path, monkeypatch, exampl
     planned = threading.Event()
 
     def wait():
-        for _ in range(100):
+        for _ in range(800):
             if (tmp_path / "w" / "plan" / "0001.done").exists():
                 planned.set()
                 return

@@ -226,8 +226,8 @@ def test_pods_run_on_the_nodes_that_the_user_selects(cluster, launcher, spec):
 
 
 def test_time_limit_does_not_count_while_shards_wait_for_a_gpu(cluster, launcher, spec):
-    cluster.nodes, cluster.hurry = [Node(gpus=1)], 0.05  # 60 s are 3 s
-    job = submitted(launcher, spec("import time; time.sleep(.8)", hardware="gpu:1", shards=4, time_limit=60))
+    cluster.nodes, cluster.hurry = [Node(gpus=1)], 0.1  # 60 s are 6 s
+    job = submitted(launcher, spec("import time; time.sleep(.8)", hardware="gpu:1", shards=8, time_limit=60))
     assert ended(launcher, job).state is State.SUCCEEDED
 
 

@@ -152,7 +152,7 @@ def test_a_slow_start_is_busy_first():
     "faults",
     [
         {"die-after": 2},
-        {"die-after-seconds": 0.3},
+        {"die-after-seconds": 2},
         {"die-image": image_hash(url_of("killer"))[:16]},
         {"die-prompt": "Convert the"},
     ],

@@ -37,7 +37,7 @@ def test_closing_ends_waits_and_connections_before_servers() -> None:
 
 
 def test_hold_answers_sent_requests_and_sends_no_others() -> None:
-    server = Scripted(seconds=0.2, facts=VLLM)
+    server = Scripted(seconds=1.0, facts=VLLM)
 
     async def whole() -> None:
         fleet = ServerPool("model", [server], QUICK)

@@ -22,7 +22,10 @@ def test_server_death_resends_open_requests_and_costs_no_attempt(managed: bool) 
 
     async def test(fleet: ServerPool, said: list[str]) -> None:
         asking = asyncio.create_task(ask_all(fleet, names(100)))
-        await until(lambda: fleet.load().answers >= 30 and server.running == 20)
+        await until(lambda: fleet.load().answers >= 30)
+        server.seconds = 60
+        await until(lambda: server.running == 20)
+        server.seconds = 0.05
         await server.die("killed by signal 9")
         assert len(answered(await asking)) == 100
         assert fleet.load().restarts == 1
@@ -100,11 +103,10 @@ def test_killer_requests_are_quarantined_and_others_are_answered(count: int) -> 
 
 def test_request_lost_just_before_a_death_is_suspect_on_retry() -> None:
     server = Scripted(seconds=0.03, facts=VLLM)
-    killer = iter(["dies later"])
+    killer = iter(["refused"])
 
     def behave(prompt: str) -> web.Response | None:
         if prompt == "killer" and next(killer, None):
-            asyncio.get_running_loop().call_later(0.4, lambda: asyncio.ensure_future(server.die()))
             return web.Response(status=500)
         return None
 
@@ -112,6 +114,7 @@ def test_request_lost_just_before_a_death_is_suspect_on_retry() -> None:
         server.behave = behave
         with pytest.raises(RequestLost):
             await fleet.complete(request_for("killer"))
+        await server.die()
         await until(lambda: fleet.load().restarts == 1 and fleet.load().servers == 1)
         first = asyncio.create_task(ask_all(fleet, names(10)))
         await until(lambda: server.running)
@@ -166,9 +169,9 @@ def test_hangs_are_counted_apart_from_deaths_and_named_so(managed: bool, hangs: 
         asked = server.asked["page-1"]
         times = {1: "once", 2: "twice"}.get(asked, f"{asked} times")
         assert failure.detail == f"the server hung {times} while it read this page"
-        assert asyncio.get_running_loop().time() - began < 20  # no wait is longer than a hang
+        assert asyncio.get_running_loop().time() - began < 60  # no wait is longer than a hang
 
-    with_fleet([server], replace(QUICK, stall=0.3, hangs=hangs), test)
+    with_fleet([server], replace(QUICK, stall=0.6, hangs=hangs), test)
     # the first hang is not with it alone, and at a server of others each counted one must be
     assert hangs <= server.asked["page-1"] <= hangs + 1 + (not managed)
 

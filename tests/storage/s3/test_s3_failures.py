@@ -81,8 +81,8 @@ def test_an_answer_that_breaks_off_is_asked_for_again(behind, proxy):
 
 
 def test_unresponsive_service_is_given_up_after_the_time_limit(place, proxy):
-    store = making.store_at(place, proxy.url, making.Limits(retries=1, read_timeout=0.2))
-    proxy.add(wait=1.0, lost="before", times=2)
+    store = making.store_at(place, proxy.url, making.Limits(retries=1, read_timeout=0.5))
+    proxy.add(wait=2.0, lost="before", times=2)
     with pytest.raises(StorageError, match="connection failed") as caught:
         store.get("k")
     assert caught.value.retryable
