@@ -155,6 +155,12 @@ _TICKS = re.compile("`+")
 _HANDLED = re.compile(_HANDLER, re.IGNORECASE)
 _TAG = re.compile("<(?=[A-Za-z/!?])")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
+#: Heads of tables that begin a fence in renderers without tables.
+_FENCE_HEAD = re.compile(r" {0,3}(?:`{3,}[^`]*$|~~~)")
+#: Lines that begin with an element, which makes HTML of the lines that follow: up to its closing tag in
+#: Python-Markdown, up to an empty line in others, for some also in tables and lists.
+_ELEMENT = re.compile(r"[\s>*+.)\d-]*<[A-Za-z/!?]")
+_ADDRESS = re.compile(r"://|www\.", re.IGNORECASE)
 
 
 def inert_page(record: PageRecord) -> PageRecord:
@@ -200,6 +206,7 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
     starts = {0}
     codes: dict[int, Token] = {}
     fenced: set[int] = set()
+    heads: set[int] = set()  # of tables
     for token in tokens:
         if token.map is None:
             continue
@@ -210,8 +217,9 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
             codes[first] = token
             if token.type == "fence" and not token.level:
                 fenced.update(range(first, end))
-        elif token.type == "inline":
+        elif token.type in ("table_open", "inline"):
             starts |= {first, end}
+            heads |= {first} if token.type == "table_open" else set()
     starts |= {at for at in range(1, len(lines)) if kinds[at] != kinds[at - 1]}
     bounds = [*sorted(at for at in starts if at < len(lines)), len(lines)]
     # Whether other renderers may see other code on this page: fences in lists, and unpaired backticks.
@@ -227,17 +235,24 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
     for first, end in pairwise(bounds):
         part, kind = lines[first:end], kinds[first]
         if kind == "code":
+            if first and lines[first - 1].strip() and not codes[first].level and _SUSPECT.search(codes[first].content):
+                parts.append("")  # ends what some renderer may see as HTML
             parts += _cleaned_code(part, codes[first], nested=nested)
         elif kind == "html":
             shown = _HTML.sub(_shown, "\n".join(part)).split("\n")
             parts += [re.sub("[`~]", _entity, line, count=1) if _FENCE.match(line) else line for line in shown]
         else:
+            if first in heads and _FENCE_HEAD.match(part[0]):
+                part[0] = re.sub("[`~]", _entity, part[0], count=1)
             parts.append(_cleaned_text("\n".join(part), paired=paired, wary=wary))
     return "\n".join(parts)
 
 
 def _is_paired(line: str) -> bool:
     """Return whether every renderer sees the same code spans: each begins and ends on this line, without `|`."""
+    before = (re.split(r"[\s<]", part)[-1] for part in line.split("`")[:-1])
+    if _ELEMENT.match(line) or any(map(_ADDRESS.search, before)):  # GFM's addresses contain backticks
+        return False
     runs, at = list(_TICKS.finditer(line)), 0
     while at < len(runs):
         begin = runs[at]

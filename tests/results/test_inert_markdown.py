@@ -122,6 +122,12 @@ ELSEWHERE = [
     "![[x](http://tracker.example/p.png)](y)",
     "![a](../../../../etc/passwd)",
     "<plaintext>",
+    "<table>\n\n`<img src=x onerror=alert(1)>`",
+    f"{FENCE}\\| a |\n|---|\n\n{FENCE}\n<iframe src=x></iframe>\n{FENCE}",
+    "<p>`<img src=x onerror=alert(1)>` | a |\n|---|---|",
+    f"<p> | a |\n|---|---|\n{FENCE}\n<img src=x onerror=alert(1)>\n{FENCE}",
+    f"<b>\n|---|\n{FENCE}\n<img src=x onerror=alert(1)>\n{FENCE}",
+    "http://a.example/`b`<img src=x onerror=alert(1)>`",
 ]
 
 
