@@ -99,9 +99,14 @@ class Holder:
     started: str = ""
 
     @property
+    def is_here(self) -> bool:
+        """Whether the process runs or ran on this machine."""
+        return bool(self.place and self.started) and self.place == _place()
+
+    @property
     def is_gone(self) -> bool:
         """Whether the process ran on this machine and has ended. False if the system hides the process."""
-        if not (self.place and self.started) or self.place != _place():
+        if not self.is_here:
             return False
         started = _started(self.pid)
         if started is not None:

@@ -205,6 +205,8 @@ _MANY = 4
 
 #: Holders that are asked for at a time: a fleet may hold thousands of units.
 _MOST_ASKED = 64
+#: Seconds between two looks at the processes of holders on this machine: units are free when these have ended.
+_PROCESSES = 5.0
 #: Holders that messages name.
 _MOST_NAMED = 4
 
@@ -354,6 +356,8 @@ class UnitScanner:
             self._luck += _WEIGHT * ((outcome is Claim.OURS) - self._luck)
         self._place = None
         if outcome is Claim.HELD:
+            if lease is not None:
+                lease.holder = None  # another one, perhaps
             return False
         seen.pop(place, None)
         if outcome is Claim.DONE:
@@ -388,7 +392,8 @@ class UnitScanner:
             else:
                 lease, version = before.get(place), versions[unit]
                 if lease is None or lease.version != version:
-                    lease = _Seen(version, ended, last, ended + self._leases.options.seconds)
+                    holder = lease.holder if lease is not None else None  # it has probably renewed the lease
+                    lease = _Seen(version, ended, last, ended + self._leases.options.seconds, holder)
                 seen[place] = lease
                 if began >= lease.not_before:
                     free.append(place)
@@ -410,8 +415,13 @@ class UnitScanner:
         """Return the action if all groups, or a sample of them, have nothing free; None to continue looking."""
         now, options = self._leases.clock(), self._leases.options
         if self._again is not None:
+            gone = {holder for holder in self._holders() if holder.is_gone}
+            if gone:
+                seen = (entry for group in self._settled for entry in self._seen[group].items())
+                self._pool, self._pool_time = [place for place, lease in seen if lease.holder in gone], now
+                return None
             if now < self._again:
-                return Wait(self._again - now)
+                return Wait(self._until_look(now))
             self._again = None
             for group in list(self._settled):  # look at the groups with silent leases
                 if not all(self._alive(lease, now) for lease in self._seen[group].values()):
@@ -452,7 +462,15 @@ class UnitScanner:
             messages.append(
                 f"{len(seconds)} {units} held by {holder}, free in {max(0, min(seconds)):.0f} s unless it goes on"
             )
-        return Wait(pause, tuple(messages))
+        return Wait(self._until_look(now), tuple(messages))
+
+    def _holders(self) -> set[Holder]:
+        """Return the known holders of units in the groups without free units."""
+        return {lease.holder for lease in self._held() if lease.holder is not None}
+
+    def _until_look(self, now: float) -> float:
+        pause = max(0.0, (self._again or now) - now)
+        return min(pause, _PROCESSES) if any(holder.is_here for holder in self._holders()) else pause
 
     def _alive(self, lease: _Seen, now: float) -> bool:
         return lease.before is not None and now - lease.before <= _ALIVE * self._leases.options.beat

@@ -120,7 +120,7 @@ def test_a_turned_page_is_shown_turned(tmp_path):
 def test_a_page_that_hangs_is_killed_and_its_neighbours_are_done(tmp_path):
     bomb = b"".join(b"%d %d 500 500 re S\n" % (n % 97, n % 89) for n in range(30_000)) * 20
     source = written(tmp_path / "a.pdf", pages(text("first"), bomb, text("third")))
-    first, hung, third = rendered(source, 1, 2, 3, timeout=15, workers=2)
+    first, hung, third = rendered(source, 1, 2, 3, timeout=10, workers=2)
     assert hung is Reason.RENDER_TIMEOUT
     assert [page.content.lines[0].text for page in (first, third)] == ["first", "third"]
 

@@ -1,5 +1,6 @@
 """Many workers on one plan: every unit is done, none twice unless its holder fell silent, and few requests are made."""
 
+import contextlib
 import json
 import os
 import random
@@ -229,16 +230,36 @@ time.sleep(600)
 """
 
 
+@contextlib.contextmanager
+def two_held(url, units):
+    """Run a worker that holds the first two units."""
+    command = [sys.executable, "-c", KILLED, url, STAGE, KEY, *units.names[:2]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b"held\n"
+            yield
+        finally:
+            process.kill()
+
+
 @pytest.fixture
 def killed(tmp_path):
     """Return a store with three units, of which a worker that was killed held two."""
-    url = str(tmp_path / "store")
-    units = named(3)
-    command = [sys.executable, "-c", KILLED, url, STAGE, KEY, *units.names[:2]]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"held\n"
-        process.kill()
+    url, units = str(tmp_path / "store"), named(3)
+    with two_held(url, units):
+        pass
     return open_store(url), units
+
+
+def test_units_of_a_process_killed_during_the_wait_are_taken(tmp_path, clock):
+    store, units = open_store(str(tmp_path)), named(3)
+    with two_held(str(tmp_path), units):
+        leases, searching = search(store, clock, units)
+        places, step = all_found(searching, leases, store, units)
+        assert (places, step.seconds, searching.step()) == ([2], 5.0, Wait(5.0))
+    clock.advance(step.seconds)
+    places, step = all_found(searching, leases, store, units)
+    assert (sorted(places), step, leases.stolen) == ([0, 1], Exhausted(0), 2)
 
 
 def test_units_of_a_killed_process_are_taken_at_once(killed, clock):
@@ -317,9 +338,12 @@ def test_released_unit_is_taken_at_the_next_check(clock):
     places, step = all_found(searching, leases, store, units)
     assert (len(places), type(step)) == (2, Wait)
     first.close()
-    clock.advance(step.seconds)
-    places += all_found(searching, leases, store, units)[0]
+    while isinstance(step, Wait) and clock() < SECONDS:
+        clock.advance(step.seconds)
+        more, step = all_found(searching, leases, store, units)
+        places += more
     assert sorted(places) == [0, 1, 2]
+    assert clock() < SECONDS / 2
 
 
 def test_a_waiting_worker_stops_on_request(clock):
