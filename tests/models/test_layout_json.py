@@ -321,6 +321,13 @@ def test_labels_that_nobody_knows_and_none_at_all_are_text():
     assert [(block.kind, block.text) for block in blocks] == [(BlockKind.TEXT, "a"), (BlockKind.TITLE, "b")]
 
 
+def test_a_broken_piece_of_most_of_the_answer_leaves_the_others():
+    text = json.dumps([piece("first"), piece("long " * 50, bbox=[1, 11, 9, 19])]).replace("[1, 11", "1, 11")
+    parsed = parse_json(text)
+    assert [block.text for block in parsed.blocks] == ["first"]
+    assert "text outside of the JSON was left out" in parsed.lost
+
+
 # --- anything
 
 words = st.text(alphabet=st.characters(whitelist_categories=["L", "N"]), min_size=1, max_size=30)

@@ -324,6 +324,8 @@ _MOST_SIDES = 8  # numbers of four corners
 _BOX_KEYS = ("bbox", "bbox_2d", "box", "box_2d", "block_bbox", "poly", "polygon", "quad", "points")
 _LABEL_KEYS = ("category", "label", "type", "class", "block_label")
 _TEXT_KEYS = ("text", "content", "markdown", "html", "block_content", "text_content", "transcription", "latex")
+#: A key of a piece: what is left of a piece that could not be read is no prose around the JSON.
+_FIELD = re.compile(rf'"(?:{"|".join((*_BOX_KEYS, *_LABEL_KEYS, *_TEXT_KEYS))})"\s*+:')
 #: Names of a box's sides, and of its corner and size.
 _SIDES = (
     ("x1", "y1", "x2", "y2"),
@@ -408,7 +410,8 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
     pieces = [piece for piece in pieces if id(piece) not in holders]
     lost: list[str] = []
     outside = _FENCE.sub("", found.outside).strip(_LEFT_OVER)
-    if body and (not pieces or 2 * len(outside) > len(body)) and (outside or not _JSON.search(body)):
+    mostly_prose = not pieces or (2 * len(outside) > len(body) and not _FIELD.search(outside))
+    if body and mostly_prose and (outside or not _JSON.search(body)):
         plain = parse_plain(text)
         return [], lost, replace(plain, lost=("no layout in the answer: the place of its text is not known",))
     if outside:
