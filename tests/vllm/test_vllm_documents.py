@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -86,7 +87,15 @@ def running(server, tmp_path) -> tuple[str, ...]:
 
 def test_own_server_reads_documents_and_is_restarted_if_it_dies(vllm, tiny_models, examples, tmp_path):
     workspace = tmp_path / "out"
-    words = [*FRUGAL, "--engine", "vllm", "--vllm-command", vllm, "--weights", tiny_models / "deepseek-ocr"]
+    words = [
+        *FRUGAL,
+        "--engine",
+        "vllm",
+        "--vllm-command",
+        shlex.quote(str(vllm)),
+        "--weights",
+        tiny_models / "deepseek-ocr",
+    ]
     words += [f"--vllm-arg={argument}" for argument in TINY_ARGUMENTS]
     sources = many_pages(tmp_path / "in", examples, 6)
     with started("run", sources, "-w", workspace, "--pages-per-unit", "4", *words, cwd=tmp_path) as process:

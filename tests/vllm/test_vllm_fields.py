@@ -1,6 +1,7 @@
 """Fields from a real vLLM with random weights: the form is enforced, and noise is no quote."""
 
 import json
+import shlex
 
 import pytest
 from tiny_server import MAX_MODEL_LEN, MAX_NUM_SEQS
@@ -39,7 +40,7 @@ def test_values_have_the_form_that_the_schema_asks_for(assembled, vllm, tiny_mod
         workspace=assembled,
         schema=SCHEMA,
         engine="vllm",
-        vllm_command=str(vllm),
+        vllm_command=shlex.quote(str(vllm)),
         vllm_arg=ARGUMENTS,
         model="qwen3-vl-2b",
         weights=tiny_models / "qwen3-vl",
