@@ -219,7 +219,8 @@ def _cleaned(text: str, tokens: "list[Token]") -> str:
                 fenced.update(range(first, end))
         elif token.type in ("table_open", "inline"):
             starts |= {first, end}
-            heads |= {first} if token.type == "table_open" else set()
+            if token.type == "table_open":
+                heads.add(first)
     starts |= {at for at in range(1, len(lines)) if kinds[at] != kinds[at - 1]}
     bounds = [*sorted(at for at in starts if at < len(lines)), len(lines)]
     # Whether other renderers may see other code on this page: fences in lists, and unpaired backticks.

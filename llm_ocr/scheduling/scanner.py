@@ -414,14 +414,11 @@ class UnitScanner:
     def _nothing_free(self) -> Wait | Exhausted | None:
         """Return the action if all groups, or a sample of them, have nothing free; None to continue looking."""
         now, options = self._leases.clock(), self._leases.options
+        if self._found_orphans(now):
+            return None
         if self._again is not None:
-            gone = {holder for holder in self._holders() if holder.is_gone}
-            if gone:
-                seen = (entry for group in self._settled for entry in self._seen[group].items())
-                self._pool, self._pool_time = [place for place, lease in seen if lease.holder in gone], now
-                return None
             if now < self._again:
-                return Wait(self._until_look(now))
+                return Wait(self._pause(self._again - now))
             self._again = None
             for group in list(self._settled):  # look at the groups with silent leases
                 if not all(self._alive(lease, now) for lease in self._seen[group].values()):
@@ -442,10 +439,7 @@ class UnitScanner:
             left -= 1
             self._asked.add(place)
             lease.holder = self._leases.holder(self._units.name(place)) or Holder()
-            if lease.holder.is_gone:
-                self._pool.append(place)
-        self._pool_time = now
-        if self._pool:
+        if self._found_orphans(now):
             return None
         soonest = min(lease.not_before for lease in silent) - now
         shift = self._random.uniform(0.8, 1.2)  # so that workers do not all look at once
@@ -462,15 +456,23 @@ class UnitScanner:
             messages.append(
                 f"{len(seconds)} {units} held by {holder}, free in {max(0, min(seconds)):.0f} s unless it goes on"
             )
-        return Wait(self._until_look(now), tuple(messages))
+        return Wait(self._pause(pause), tuple(messages))
 
     def _holders(self) -> set[Holder]:
         """Return the known holders of units in the groups without free units."""
         return {lease.holder for lease in self._held() if lease.holder is not None}
 
-    def _until_look(self, now: float) -> float:
-        pause = max(0.0, (self._again or now) - now)
-        return min(pause, _PROCESSES) if any(holder.is_here for holder in self._holders()) else pause
+    def _found_orphans(self, now: float) -> bool:
+        """Return whether known holders on this machine have ended. Their units become the new pool."""
+        gone = {holder for holder in self._holders() if holder.is_gone}
+        if gone:
+            seen = (entry for group in self._settled for entry in self._seen[group].items())
+            self._pool, self._pool_time = [place for place, lease in seen if lease.holder in gone], now
+        return bool(gone)
+
+    def _pause(self, seconds: float) -> float:
+        """Return the seconds until the next look: at the store, or at processes of this machine."""
+        return min(seconds, _PROCESSES) if any(holder.is_here for holder in self._holders()) else seconds
 
     def _alive(self, lease: _Seen, now: float) -> bool:
         return lease.before is not None and now - lease.before <= _ALIVE * self._leases.options.beat
