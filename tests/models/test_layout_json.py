@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm_ocr.engines import Completion, Finish
+from llm_ocr.engines.vlm.retry import judge_page
 from llm_ocr.models.parsers.layout_json import (
+    MOST_UNREAD,
     parse_dots,
     parse_dots_layout_only,
     parse_json,
@@ -14,7 +17,7 @@ from llm_ocr.models.parsers.layout_json import (
 )
 from llm_ocr.models.profile import Frame, Parsed
 from llm_ocr.results.markdown import blocks_to_markdown
-from llm_ocr.types import Block, BlockKind, Box
+from llm_ocr.types import Block, BlockKind, Box, Reason
 
 WHOLE = Box(0, 0, 1, 1)
 # 1654 x 2339 pixels (A4 at 200 dpi) are 1652 x 2352 for the model.
@@ -325,7 +328,10 @@ def test_a_broken_piece_of_most_of_the_answer_leaves_the_others():
     text = json.dumps([piece("first"), piece("long " * 50, bbox=[1, 11, 9, 19])]).replace("[1, 11", "1, 11")
     parsed = parse_json(text)
     assert [block.text for block in parsed.blocks] == ["first"]
-    assert "text outside of the JSON was left out" in parsed.lost
+    assert MOST_UNREAD in parsed.lost
+    answer = Completion(text.replace('"first"', '"first"}, {"text": "a"}, {"text": "b"}, {"text": "c"', 1), Finish.STOP)
+    verdict = judge_page(answer, lambda text, _: parse_json(text), None)
+    assert (verdict.reason, MOST_UNREAD in verdict.detail) == (Reason.MALFORMED, True)
 
 
 # --- anything

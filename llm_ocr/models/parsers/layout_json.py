@@ -324,6 +324,8 @@ _MOST_SIDES = 8  # numbers of four corners
 _BOX_KEYS = ("bbox", "bbox_2d", "box", "box_2d", "block_bbox", "poly", "polygon", "quad", "points")
 _LABEL_KEYS = ("category", "label", "type", "class", "block_label")
 _TEXT_KEYS = ("text", "content", "markdown", "html", "block_content", "text_content", "transcription", "latex")
+#: Loss of an answer that is not acceptable, whatever was read.
+MOST_UNREAD = "more than half of the answer is JSON that cannot be read"
 #: A key of a piece: what is left of a piece that could not be read is no prose around the JSON.
 _FIELD = re.compile(rf'"(?:{"|".join((*_BOX_KEYS, *_LABEL_KEYS, *_TEXT_KEYS))})"\s*+:')
 #: Names of a box's sides, and of its corner and size.
@@ -415,7 +417,7 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
         plain = parse_plain(text)
         return [], lost, replace(plain, lost=("no layout in the answer: the place of its text is not known",))
     if outside:
-        lost.append("text outside of the JSON was left out")
+        lost.append(MOST_UNREAD if 2 * len(outside) > len(body) else "text outside of the JSON was left out")
     begun = found.cut_object or {}
     if last is not None and last is begun:
         # A piece at the cut stays if it has a text, or a whole label and box where no text is expected.
