@@ -223,9 +223,11 @@ class Flight:
 
     def _look(self) -> None:
         now = time.monotonic()
-        if self._handle is not None:  # the time in which this process did not run is no silence of the server
-            stood = max(0.0, now - self._handle.when())
-            self.seen, self._last = min(now, self.seen + stood), self._last + stood
+        if self._handle is not None:
+            stood = max(0.0, now - self._handle.when())  # time in which this process did not run
+            self._last += stood
+            if stood > self._stall / 4:
+                self.seen = now  # received bytes may still be unread
         self.late, self.stalled = now >= self._last, now >= self.seen + self._stall
         if self.late or self.stalled:
             self.end()
