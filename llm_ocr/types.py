@@ -77,6 +77,8 @@ class Box:
 
     def clipped(self, width: float = 1.0, height: float = 1.0) -> "Box":
         """Return the part inside 0..width, 0..height, with its corners in order."""
+        if 0 <= self.x0 <= self.x1 <= width and 0 <= self.y0 <= self.y1 <= height:
+            return self
         xs, ys = sorted((self.x0, self.x1)), sorted((self.y0, self.y1))
         return Box(
             min(max(xs[0], 0.0), width),

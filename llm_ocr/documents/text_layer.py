@@ -51,19 +51,21 @@ def has_odd_letters(text: str, least: int = _LETTERS_OF_FONT, share: float = _CO
 
     With the limits for the text of one font, 3 % of the fonts of true pages have such letters.
     """
-    accented = sum("\u00c0" <= c <= "\u00ff" for c in text)
-    if accented >= least and accented > _ACCENTED * sum(map(str.isalpha, text)):
+    counts = Counter(text)
+    accented = sum(count for c, count in counts.items() if "\u00c0" <= c <= "\u00ff")
+    if accented >= least and accented > _ACCENTED * sum(count for c, count in counts.items() if c.isalpha()):
         return True  # Cyrillic, Greek, or Hebrew letters by the codes of a single-byte encoding
-    letters = [c for c in unicodedata.normalize("NFD", text).lower() if c.isalpha()]
-    latin = [c for c in letters if "a" <= c <= "z"]
-    if len(latin) < least or 2 * len(latin) < len(letters):
+    counts = Counter(unicodedata.normalize("NFD", text).lower())
+    latin = sum(count for c, count in counts.items() if "a" <= c <= "z")
+    if latin < least or 2 * latin < sum(count for c, count in counts.items() if c.isalpha()):
         return False
-    return sum(c in _COMMON for c in latin) < share * len(latin)
+    return sum(counts[c] for c in _COMMON) < share * latin
 
 
 def meaningless(text: str) -> int:
     """Return the number of characters that no text has: control codes, and codes without a character."""
-    return sum(c == "\ufffd" or unicodedata.category(c) in ("Cc", "Co", "Cn") for c in text)
+    strange = (c for c in {*text} if c == "\ufffd" or unicodedata.category(c) in ("Cc", "Co", "Cn"))
+    return sum(map(text.count, strange))
 
 
 def without_lookalikes(line: str) -> str:

@@ -29,7 +29,7 @@ def account(
     moved: Sequence[Span],
     skipped: Mapping[int, int],
 ) -> Ledger | None:
-    """Return the ledger of a page. Takes about 6 ms of a core.
+    """Return the ledger of a page. Takes about 14 ms of a core.
 
     Args:
         evidence: Ink, text layer, and OCR of the page.
@@ -42,12 +42,14 @@ def account(
     Returns:
         The ledger; None if the ink is unknown.
     """
+    import numpy as np
+
     if evidence.ink is None:
         return None
     if evidence.pale and not attempt.blocks:
         return Ledger(0.0)  # the ink may be that of the sheet's other side
     black = pixels_of(attempt.ink) if attempt.ink else pixels_of(evidence.ink, attempt.rotation)
-    total = int(black.sum())
+    total = int(np.count_nonzero(black))
     letters = size_of([chunk for entry in texts for chunk in entry.chunks])
     if not total and not evidence.no_ink:  # a picture, whose ink cannot be told from its paper
         return Ledger(0.0)
@@ -82,7 +84,7 @@ def account(
         ink=round(total / black.size, 5),
         unread_share=round(float(unread.share), 4),
         unsupported_share=round(float(unsupported.share), 4),
-        furniture_share=round(float((black & furniture).sum() / max(1, total)), 4),
+        furniture_share=round(float(np.count_nonzero(black & furniture) / max(1, total)), 4),
         unread=tuple(Box(*(round(side, 4) for side in (box.x0, box.y0, box.x1, box.y1))) for box in unread.boxes),
         unsupported=_joined([*unsupported.spans, *moved], texts),
         verified_by="layer" if by_layer else "ocr" if ocr else "ink",

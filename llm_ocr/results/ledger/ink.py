@@ -57,7 +57,7 @@ def compare_with_ink(
     import numpy as np
 
     height, width = black.shape
-    total = int(black.sum())
+    total = int(np.count_nonzero(black))
     placed = bool(texts) and all(entry.block.box.area < 1 for entry in texts)
     figures = [entry.block for entry in texts if entry.block.kind is BlockKind.FIGURE]
     own = [(number, entry) for number, entry in enumerate(texts) if entry.block.kind is not BlockKind.FIGURE]

@@ -212,9 +212,8 @@ def _lost_lines(
 
 
 class _Word(NamedTuple):
-    """Word of a text: its number, its block and place there, and whether the other text has it."""
+    """Word of a text: its block and place there, and whether the other text has it."""
 
-    number: int
     block: int
     text: str
     place: tuple[int, int]
@@ -223,12 +222,11 @@ class _Word(NamedTuple):
 
 def _words(chunks: Sequence[tuple[int, Chunk]], found: Sequence[Sequence[int]]) -> list[_Word]:
     """Return the words of the chunks of blocks with their flags from `aligned`."""
-    words = (
-        (block, *word)
+    return [
+        _Word(block, *word)
         for (block, chunk), flags in zip(chunks, found, strict=True)
         for word in zip(chunk.words, chunk.places, flags, strict=True)
-    )
-    return [_Word(number, *word) for number, word in enumerate(words)]
+    ]
 
 
 def _begins_line(text: str, start: int) -> bool:
@@ -241,26 +239,24 @@ def _only_in(words: Sequence[_Word], others: Sequence[_Word]) -> list[tuple[_Wor
     Returns:
         Each word, and the end and start of its neighbors in the other text.
     """
-    lacking = [word.number for word in words[2:-2] if not word.found and word.text.isalpha() and len(word.text) > 1]
+    lacking = {}
+    for at, word in enumerate(words[2:-2], 2):
+        if not word.found and word.text.isalpha() and len(word.text) > 1:
+            before, after = words[at - 2 : at], words[at + 1 : at + 3]
+            if before[0].block == after[1].block and all(near.found for near in (*before, *after)):
+                lacking[at] = before[0].text, before[1].text, after[0].text, after[1].text
     if not lacking:
         return []
-    texts = [word.text for word in others]
+    texts, blocks = [word.text for word in others], [word.block for word in others]
     together = {
-        tuple(texts[at - 2 : at + 2]): at
-        for at in range(2, len(texts) - 1)
-        if others[at - 2].block == others[at + 1].block
+        four: at
+        for at, four in enumerate(zip(texts, texts[1:], texts[2:], texts[3:], strict=False), 2)
+        if blocks[at - 2] == blocks[at + 1]
     }
     # There, the other text has this word, which was found in another place, or another one.
-    apart = {(*texts[at - 2 : at], *texts[at + 1 : at + 3]) for at in range(2, len(texts) - 2)}
-    result = []
-    for at in lacking:
-        around = [*words[at - 2 : at], *words[at + 1 : at + 3]]
-        beside = tuple(word.text for word in around)
-        there = together.get(beside, 0)
-        is_one_text = around[0].block == around[-1].block and all(word.found for word in around)
-        if there and is_one_text and beside not in apart:
-            result.append((words[at], others[there - 1].place[1], others[there].place[0]))
-    return result
+    apart = {*zip(texts, texts[1:], texts[3:], texts[4:], strict=False)}
+    places = ((at, together.get(beside, 0)) for at, beside in lacking.items() if beside not in apart)
+    return [(words[at], others[there - 1].place[1], others[there].place[0]) for at, there in places if there]
 
 
 def _replaced(words: Sequence[_Word], others: Sequence[_Word]) -> list[Span]:
@@ -270,8 +266,10 @@ def _replaced(words: Sequence[_Word], others: Sequence[_Word]) -> list[Span]:
     """
     between = {}
     for at, other in enumerate(others[2:-2], 2):
+        if other.found:
+            continue
         around = (*others[at - 2 : at], *others[at + 1 : at + 3])
-        if not other.found and all(word.found for word in around):
+        if all(word.found for word in around):
             between[tuple(word.text for word in around)] = other.text
     spans = []
     for at, word in enumerate(words[2:-2], 2):

@@ -163,8 +163,9 @@ def chunks_of(text: str) -> list[Chunk]:
     words: list[str] = []
     places: list[tuple[int, int]] = []
     size = 0
-    for found in _TOKEN.finditer(text):
-        word, (start, end) = folded(found[0]), found.span()
+    fold = str if text.isascii() else folded
+    for found in _TOKEN.finditer(text.lower() if text.isascii() else text):
+        word, (start, end) = fold(found[0]), found.span()
         for at in range(0, len(word), LETTERS):  # text written without spaces, in segments
             words.append(word[at : at + LETTERS])
             places.append((min(start + at, end), min(start + at + LETTERS, end)))
@@ -177,7 +178,7 @@ def chunks_of(text: str) -> list[Chunk]:
 
 def words_of(text: str) -> list[str]:
     """Return the words of the chunks of a text."""
-    words = map(folded, _TOKEN.findall(text))
+    words = _TOKEN.findall(text.lower()) if text.isascii() else map(folded, _TOKEN.findall(text))
     return [word[at : at + LETTERS] for word in words for at in range(0, len(word), LETTERS)]
 
 
@@ -223,15 +224,16 @@ def aligned(own: Sequence[Chunk], other: Sequence[Chunk]) -> tuple[list[list[int
 
 def _found(words: Sequence[str], same: bytearray, similar: bytearray) -> list[int]:
     """Return for each word whether it is in long passages of both texts, or in shorter ones."""
-    found, at = [], 0
-    for word in words:
-        end = at + len(word)
-        if 0 not in same[at:end] or (word.isalpha() and 2 * sum(same[at:end]) >= len(word)):
-            found.append(IN_PASSAGE)
-        else:
-            found.append(FOUND if word.isalpha() and 2 * sum(similar[at:end]) >= len(word) else LACKING)
-        at = end
-    return found
+    import numpy as np
+
+    sizes = np.array(list(map(len, words)), np.int64)
+    ends = np.cumsum(sizes)
+    sums = (np.cumsum(np.frombuffer(b"\0" + flags, np.uint8), dtype=np.int64) for flags in (same, similar))
+    in_same, in_similar = (some[ends] - some[ends - sizes] for some in sums)
+    least = np.where(list(map(str.isalpha, words)), sizes, 2 * sizes)  # half of a word, all of a number
+    found = np.where((2 * in_similar >= sizes) & (least == sizes), FOUND, LACKING)
+    result: list[int] = np.where(2 * in_same >= least, IN_PASSAGE, found).tolist()
+    return result
 
 
 def matched_passages(
@@ -260,10 +262,10 @@ def matched_passages(
         sums = np.concatenate(([0], np.cumsum(np.frombuffer(flags, np.uint8), dtype=np.int64)))
         free.append(np.flatnonzero(sums[least:] == sums[:-least]))
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
-        key = np.zeros(len(free[-1]), np.uint64)
+        key = np.zeros(max(0, len(codes) - least + 1), np.uint64)
         for at in range(least):
-            key = key * np.uint64(0x100000001B3) + codes[free[-1] + at]
-        keys.append(key)
+            key = key * np.uint64(0x100000001B3) + codes[at : at + len(key)]
+        keys.append(key[free[-1]])
     if not min(map(len, free)):
         return found
     order = np.argsort(keys[1], kind="stable")
