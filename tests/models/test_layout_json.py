@@ -325,13 +325,23 @@ def test_labels_that_nobody_knows_and_none_at_all_are_text():
 
 
 def test_a_broken_piece_of_most_of_the_answer_leaves_the_others():
-    text = json.dumps([piece("first"), piece("long " * 50, bbox=[1, 11, 9, 19])]).replace("[1, 11", "1, 11")
+    text = json.dumps([piece("first"), piece("long " * 50, bbox=[1, 11, 9, 19])]).replace("9, 19]", "9, 19]}]")
     parsed = parse_json(text)
     assert [block.text for block in parsed.blocks] == ["first"]
     assert MOST_UNREAD in parsed.lost
     answer = Completion(text.replace('"first"', '"first"}, {"text": "a"}, {"text": "b"}, {"text": "c"', 1), Finish.STOP)
     verdict = judge_page(answer, lambda text, _: parse_json(text), None)
     assert (verdict.reason, MOST_UNREAD in verdict.detail) == (Reason.MALFORMED, True)
+
+
+@pytest.mark.parametrize("twice", [False, True], ids=["missing", "doubled"])
+def test_a_wrong_mark_of_json_costs_no_text(twice: bool):
+    text = json.dumps([piece(f"{word} of the page", bbox=[1, at, 9, at + 8]) for at, word in enumerate(("One", "Two"))])
+    for at in (at for at, mark in enumerate(text) if mark in '[]{},:"'):
+        broken = text[:at] + text[at] * 2 * twice + text[at + 1 :]
+        shown = [block.text.removesuffix("}]").strip('"') for block in parse_json(broken).blocks]  # no or two ends
+        if twice or not text[:at].endswith('"text": '):  # without it, the words may be keys
+            assert shown == ["One of the page", "Two of the page"], broken
 
 
 # --- anything

@@ -90,6 +90,12 @@ def with_latex(text: str, *, sure: bool = False) -> str:
 # with an explicit stack: time linear in the length, no recursion, for any text.
 
 
+# Names of the keys for a piece's box, label, and text; of several names, the first present one counts.
+_BOX_KEYS = ("bbox", "bbox_2d", "box", "box_2d", "block_bbox", "poly", "polygon", "quad", "points")
+_LABEL_KEYS = ("category", "label", "type", "class", "block_label")
+_TEXT_KEYS = ("text", "content", "markdown", "html", "block_content", "text_content", "transcription", "latex")
+_NAME = f"(?:{'|'.join((*_BOX_KEYS, *_LABEL_KEYS, *_TEXT_KEYS))})"
+
 _BEGIN = re.compile(r"[\[{]")
 _SPACE = re.compile(r"\s*+")
 _WORD = re.compile(r'[^\s{}\[\]:,"]++')
@@ -101,12 +107,18 @@ _BEHIND_VALUE = re.compile(
     r"""\s*+(?: \Z
               | \}\s*+ (?: [,\]}{] | \Z | ``` )
               | \]\s*+ (?: [,\]}] | \Z )
-              | ,\s*+ (?: "[^"\\]{0,40}+ (?: "\s*+: | "?+\s*+\Z ) | [\]}{] | \Z )
-              | "[\w -]{1,40}"\s*+: )""",
+              | ,\s*+ (?: "[^"\\]{0,40}+ (?: "\s*+: | "?+\s*+\Z ) | [\]}{] | \Z
+                       | "NAME "{0,2}+\s*+:?+\s*+" | NAME ":\s*+" )  # a key that lacks a mark, or has one twice
+              | "[\w -]{1,40}"\s*+: )""".replace("NAME", _NAME),
     re.VERBOSE,
 )
 _KEY = re.compile(r'[^"\\{}\[\],:]{0,60}+(?:"|\Z)')
+_NEXT_OBJECT = re.compile(r"(?:\}\s*+,?\s*+)?\{\Z")
 _FIRST_KEY = re.compile(r'"[\w-]{1,40}"\s*+:\s*+\[')
+#: Another field of the same object, from its comma, or from the quote of its key.
+_FIELD_BEHIND = re.compile(rf'\s*+,\s*+"{_NAME}"\s*+:')
+_FIELD = re.compile(rf'"{_NAME}"\s*+:')
+_END_OF_KEY = re.compile(r'\s*+:\s*+"')
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -238,7 +250,8 @@ class Loose:
         """End the innermost container of this kind, and those inside; skip a mark that closes no container."""
         if is_list != isinstance(self._open[-1].value, list):
             others = self._lists if is_list else len(self._open) - self._lists
-            if not others:
+            # Before another field, this is the end of a list whose own bracket is missing, or has been read.
+            if not others or (is_list and _FIELD_BEHIND.match(self._text, self._at)):
                 return
         while self._open:
             ended = self._open.pop()
@@ -260,6 +273,8 @@ class Loose:
         if not is_value and isinstance(above.value, dict) and not _KEY.match(self._text, start):
             self._at = start  # surplus quote
             return
+        if is_value and (key := _END_OF_KEY.match(self._text, start)):  # the quote was the second one of the key
+            start = key.end()
         end = self._value_end(start) if is_value else self._quote(start)
         ended = end < len(self._text)
         string = unescaped(self._text[start:end])
@@ -285,10 +300,13 @@ class Loose:
         while (quote := self._quote(at)) < len(text):
             if _BEHIND_VALUE.match(text, quote + 1):
                 return quote
-            before = text[max(start, quote - 20) : quote].rstrip()
-            if before.endswith("{") and _FIRST_KEY.match(text, quote):
+            first = max(start, quote - 20)
+            before = text[first:quote].rstrip()
+            if (braces := _NEXT_OBJECT.search(before)) and _FIRST_KEY.match(text, quote):
                 # The next object begins here: the preceding quote was the end, whatever text is between.
-                return inner if inner >= 0 else text.rindex("{", start, quote)
+                return inner if inner >= 0 else first + braces.start()
+            if before.endswith(",") and _FIELD.match(text, quote):  # the quote at the end of the text is missing
+                return text.rindex(",", start, quote)
             inner, at = quote, quote + 1
         return len(text)
 
@@ -320,14 +338,8 @@ _LONGEST_BOX = 200  # maximum characters of a box that is a string
 _MOST_SIDES = 8  # numbers of four corners
 
 
-# Names of the keys for a piece's box, label, and text; of several names, the first present one counts.
-_BOX_KEYS = ("bbox", "bbox_2d", "box", "box_2d", "block_bbox", "poly", "polygon", "quad", "points")
-_LABEL_KEYS = ("category", "label", "type", "class", "block_label")
-_TEXT_KEYS = ("text", "content", "markdown", "html", "block_content", "text_content", "transcription", "latex")
 #: Loss of an answer that is not acceptable, whatever was read.
 MOST_UNREAD = "more than half of the answer is JSON that cannot be read"
-#: A key of a piece: what is left of a piece that could not be read is no prose around the JSON.
-_FIELD = re.compile(rf'"(?:{"|".join((*_BOX_KEYS, *_LABEL_KEYS, *_TEXT_KEYS))})"\s*+:')
 #: Names of a box's sides, and of its corner and size.
 _SIDES = (
     ("x1", "y1", "x2", "y2"),
