@@ -5,7 +5,7 @@
 
 The pages are generated, so that their text is known exactly: digital pages with a text layer, and damaged scans of them
 without one, which are judged by their ink and by OCR. Good answers are the exact text as models write it (`STYLES`),
-and what the embedded engine read, if it is at least `SIMILAR` to the truth. `DAMAGES` puts one fault into each answer.
+and what the embedded engine read, if it is right enough (`SIMILAR`). `DAMAGES` puts one fault into each answer.
 All of it is repeatable. Of real documents, the exact text is not known: good answers are what the embedded engine read.
 
 An answer is found if its page becomes `degraded` for unread ink, unsupported text, or its order at the default limits.
@@ -60,8 +60,8 @@ LETTERS = (10, 30)
 EDGE = 0.15
 #: Height of a line of the page.
 HEIGHT = 0.0165
-#: Similarity to the truth from which the embedded engine's answer is a good one.
-SIMILAR = 0.97
+#: Similarity to the truth, and share of its words, from which the embedded engine's answer is a good one.
+SIMILAR, WORDS = 0.97, 0.9
 #: Characters of an answer that can be damaged.
 ENOUGH = 400
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
@@ -323,6 +323,11 @@ def _text_of(blocks: Blocks) -> str:
     return "\n".join(plain(block.text) for block in blocks if _told(block))
 
 
+def _words_of(blocks: Blocks) -> Counter[str]:
+    """Return the words, with their accents."""
+    return Counter(re.findall(r"\w+", unicodedata.normalize("NFC", _text_of(blocks)).casefold()))
+
+
 def _places(block: Block) -> tuple[Box, ...]:
     return block.box, *block.continued
 
@@ -547,7 +552,9 @@ async def samples(folder: Path, half: str, readings: Path) -> list[Sample]:
             row = rows[entry["file"], entry["page"]]
             similarity, _ = truth_score.score(entry, measure.answer(row))["similarity"]
             truth = tuple(_block_of(block) for block in entry["blocks"])
-            own = _attempt(row) if similarity >= SIMILAR else None
+            demanded, read = _words_of(truth), _words_of(row.blocks)
+            is_good = similarity >= SIMILAR and (demanded & read).total() >= WORDS * demanded.total()
+            own = _attempt(row) if is_good else None
             if len(_text_of(truth)) >= ENOUGH:
                 language = next((tag for tag in entry["tags"] if tag in LANGUAGES), "English")
                 found.append(Sample(page, language, "scans" if entry["scanned"] else "digital", truth, own))

@@ -274,7 +274,8 @@ def _better_by_ocr(
         read = _by_ocr(page, pixels_of(page.image), loaded, layout_model=layout_model)
     except PageFailure:
         return None
-    letters, known = (sum(map(str.isalnum, "".join(block.text for block in one.blocks))) for one in (read, attempt))
+    texts = ("".join(f"{block.text}{block.inside}" for block in one.blocks) for one in (read, attempt))
+    letters, known = (sum(map(str.isalnum, text)) for text in texts)
     better = read.status is Status.OK and (read.confidence or 0) >= _LEGIBLE and letters >= known
     note("text source", "OCR; the text layer has unreadable characters" if better else "text layer; OCR read less")
     return read if better else None

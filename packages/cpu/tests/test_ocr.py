@@ -43,6 +43,12 @@ def glyphs(*places, width=200):
     return crop
 
 
+def broken(crop, x):
+    """The same crop with a glyph that has a break at this column."""
+    crop[:, x] = 255
+    return crop
+
+
 def reading(text, *centres):
     return Reading(text, centres, (0.99,) * len(text))
 
@@ -56,14 +62,23 @@ def reading(text, *centres):
         (glyphs(10, 25, 70, 85), reading("a b", 16, 55, 91), "a\ufffd \ufffdb"),
         (glyphs(10, 25, 40, 100, 115, 130, 145), reading("abc", 16, 31, 46), "abc" + 4 * "\ufffd"),
         (glyphs(10, 60, 75), reading("bc", 66, 81), "bc"),  # a bullet is no letter
+        (broken(glyphs(10, 25, 40, 55), 61), reading("abcm", 16, 31, 46, 57), "abcm"),
         (glyphs(10, 25, 40, 55), reading("川下", 23, 53), "川下"),
     ],
-    ids=["all", "one missing", "touching", "at a space", "a word missing", "bullet", "ideographs"],
+    ids=["all", "one missing", "touching", "at a space", "a word missing", "bullet", "broken", "ideographs"],
 )
 def test_letters_that_ocr_leaves_out_are_marked(crop, read, text):
     measured = measure(crop, read)
     assert measured is not None
     assert measured.reading.text == text
+
+
+def test_ink_of_the_next_column_is_no_part_of_a_line():
+    far = measure(glyphs(10, 25, 90), reading("ab", 16, 31))
+    near = measure(glyphs(10, 25, 60), reading("ab", 16, 31))
+    assert far is not None
+    assert near is not None
+    assert (far.left, far.right, near.right) == (10, 37, 72)
 
 
 def test_a_page_is_read_the_same_after_a_rest(read_prose):

@@ -280,6 +280,18 @@ def test_notes_are_read_with_their_paragraphs(x, gap):
     assert [block.text for block in blocks] == ["Art. 5 void", first, "Art. 6", second]
 
 
+def test_text_goes_on_in_the_next_column_after_a_note():
+    first = list(paragraph(prose(3, 150), 200, 100, 200))[:-2]
+    second = list(paragraph(f"continues here {prose(4, 150)}", 420, 100, 200))
+    low = first[-1].box.y0 - 20
+    notes = [line(text, 50, low + 9 * row, size=7) for row, text in enumerate(("Received", "in May", "of 2004"))]
+    blocks = page_blocks(page([*first, *second, *notes], width=700), [])
+    assert [block.text for block in blocks] == [
+        " ".join(each.text for each in (*first, *second)),
+        "Received in May of 2004",
+    ]
+
+
 def test_small_signs_of_list_items_are_no_notes():
     texts = [list(paragraph(prose(seed, 60), 80, y, 350)) for seed, y in ((3, 100), (4, 200))]
     signs = [line("•", 60, y + 2, size=7) for y in (100, 200)]

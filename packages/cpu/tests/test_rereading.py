@@ -8,7 +8,7 @@ from ocr_pages import content, needs_ocr, page, pixels, prose, recogniser
 from test_reading import Ocr
 from test_reading import page as read_from
 
-from llm_ocr.types import Box, Line, PageContent, Reason, Script, Status, Word
+from llm_ocr.types import BlockKind, Box, Line, PageContent, Raster, Reason, Script, Status, Word
 from llm_ocr_cpu import ocr
 from llm_ocr_cpu.ocr.languages import SCRIPTS
 from llm_ocr_cpu.ocr.recognise import Reading
@@ -217,6 +217,20 @@ def test_clear_ocr_replaces_a_mostly_unreadable_layer(known, source):
     attempt = read_page(read_from(PageContent(300, 400, lines)), stand_in, text_layer=True, layout_model=False)
     assert attempt.source == source
     assert ("\ufffd" in "".join(block.text for block in attempt.blocks)) is False
+
+
+@needs_ocr
+def test_ocr_of_the_letters_in_a_figure_does_not_replace_it():
+    head, label = "harbour office keeps lists", "B\ufffd7"
+    corners = [(30 + 53 * at % 210, 110 + 11 * at) for at in range(24)]
+    places = [Box(left, top, left + 36, top + 7) for left, top in corners]
+    labels = tuple(Line(label, box, 8.0, (Word(label, box),)) for box in places)
+    top = Line(head, Box(20, 30, 280, 40), 10.0, tuple(Word(word, BOX) for word in head.split()))
+    seen = (top, *(Line("B17", box, 8.0, (Word("B17", box),)) for box in places[::2]))
+    layer = PageContent(300, 400, (top, *labels), (Raster(Box(20, 100, 280, 380)),))
+    attempt = read_page(read_from(layer), Ocr(probe=None, lines=seen), text_layer=True, layout_model=False)
+    assert attempt.source == "text-layer"
+    assert [block.text for block in attempt.blocks if block.kind is not BlockKind.FIGURE] == [head]
 
 
 @pytest.mark.parametrize(("installed", "expected"), [(True, "12.5µM of it"), (False, "12.5\ufffdM of it")])

@@ -280,6 +280,7 @@ class _Flow:
                 here = [region for region in here if region not in upper]
             result += self._column(members, here, around)
             for entry in self._column([free[index] for index in part.notes], [], around):
+                entry.note = True
                 place = _place_of_note(entry, result[start:])
                 result.insert(start + place, entry)
         return result

@@ -619,7 +619,9 @@ class _Joiner:
         self._waiting: Entry | None = None  # a text interrupted by a box or side column
 
     def add(self, entry: Entry) -> None:
-        if entry.group is None or entry.kind is BlockKind.CAPTION:
+        if entry.note:
+            self.entries.append(entry)
+        elif entry.group is None or entry.kind is BlockKind.CAPTION:
             self._parted = True
             self.entries.append(entry)
             if entry.region is not None and entry.region.kind == FORMULA:  # part of its sentence

@@ -321,7 +321,10 @@ _NEAR = 6
 
 @dataclass(slots=True)
 class Entry:
-    """Group or region at its place in a `frame`; `column` counts the parts of the page in reading order."""
+    """Group or region at its place in a `frame`; `column` counts the parts of the page in reading order.
+
+    `note`: beside a text, which goes on after it.
+    """
 
     column: int
     group: Group | None = None
@@ -329,6 +332,7 @@ class Entry:
     kind: BlockKind = BlockKind.TEXT
     level: int = 0
     frame: Box | None = None
+    note: bool = False
 
     @property
     def box(self) -> Box:

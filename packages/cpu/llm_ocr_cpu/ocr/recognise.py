@@ -184,9 +184,12 @@ _ASCENDER, _X_HEIGHT, _DESCENDER, _SQUARE = 0.72, 0.5, 0.21, 0.92
 _DESCENDING = frozenset("gjpqyQ,;()[]{}|/ç")
 _SMALL = frozenset("acegmnopqrsuvwxyzæœø")
 _BARS = frozenset("|｜丨")
-#: A glyph that the recognizer leaves out. Its least width and height and the gap between words in heights of the line's
-#: ink, the tolerance of the characters' centers in heights of the crop, and the fewest such glyphs without a character.
-_GLYPH, _TALL, _APART, _NEAR, _WORD = 0.25, 0.45, 0.2, 0.1, 4
+#: Least width of a glyph, gap between words in heights of the line's ink, tolerance of the characters' centers in
+#: heights of the crop, and fewest glyphs of a word without a character.
+_GLYPH, _APART, _NEAR, _WORD = 0.25, 0.2, 0.1, 4
+#: Least height of a glyph that the recognizer leaves out, and width in widths of the letters that it reads: all of 122
+#: glyphs in Vietnamese are as wide, and 3 of 105 parts of small English letters with a break, such as an m.
+_TALL, _LEFT_OUT = 0.45, 0.85
 #: Characters of scripts whose letters may have several parts: Indic and others, and ideographs and all after them.
 _PARTED, _IDEOGRAPHS = (0x900, 0x1E00), 0x2E80
 _FLAT = frozenset(".,;:-–—_~=+<>·•'\"’‘“”´`*^°…")
@@ -235,7 +238,11 @@ def measure(crop: Pixels, reading: Reading, *, marks: bool = True) -> LineExtent
     gaps = tuple(_widest(empty, left, right) for left, right in between)
     parted = tuple(any(left < wall < right for wall in walls) for left, right in between)
     size = (bottom - top) / _share_of_em("".join(c for c, _ in characters))
-    left, right = float(columns[0]), float(columns[-1] + 1)
+    # Ink beyond a gap as wide as between columns is of another column.
+    wide = empty[empty[:, 1] - empty[:, 0] > _COLUMN * size]
+    first, last = (characters[0][1], characters[-1][1]) if characters else (0.0, float(crop.shape[1]))
+    left = float(max(columns[0], wide[wide[:, 1] <= first, 1].max(initial=0)))
+    right = float(min(columns[-1] + 1, wide[wide[:, 0] >= last, 0].min(initial=crop.shape[1])))
     return LineExtent(reading, left, right, float(top), float(bottom), gaps, parted, size, _stroke(dark))
 
 
@@ -322,6 +329,11 @@ def _with_unread(reading: Reading, dark: NDArray[np.float32], height: int) -> Re
     edges = np.flatnonzero(np.diff(np.concatenate(([0], ink.any(axis=0).astype(np.int8), [0])))).reshape(-1, 2)
     apart = np.flatnonzero(edges[1:, 0] - edges[:-1, 1] >= _APART * high) + 1
     read = list(zip(reading.text, reading.centres, reading.sure, strict=True))
+    centres = np.sort([x for c, x, _ in read if not c.isspace()])
+    count = np.searchsorted(centres, edges[:, 1] + near, "right") - np.searchsorted(centres, edges[:, 0] - near)
+    widths = np.diff(edges, axis=1)[count == 1]
+    widths = widths[widths >= _GLYPH * high]
+    least = _LEFT_OUT * float(np.median(widths)) if len(widths) else 0.0
     for word in np.split(edges, apart):
         known = sum(word[0, 0] - near <= x <= word[-1, 1] + near for c, x, _ in read if not c.isspace())
         glyphs = [(start, end) for start, end in word.tolist() if end - start >= _GLYPH * high]
@@ -331,7 +343,7 @@ def _with_unread(reading: Reading, dark: NDArray[np.float32], height: int) -> Re
         for start, end in glyphs:
             rows = np.flatnonzero(ink[:, start:end].any(axis=1))
             free = not any(start - near <= x <= end + near for x in reading.centres)
-            if lacking and free and rows[-1] - rows[0] >= _TALL * high:
+            if lacking and free and end - start >= least and rows[-1] - rows[0] >= _TALL * high:
                 read.append((UNKNOWN, (start + end) / 2, 0.0))
                 lacking -= 1
     if len(read) == len(reading.text):
