@@ -5,7 +5,7 @@
 
 The pages are generated, so that their text is known exactly: digital pages with a text layer, and damaged scans of them
 without one, which are judged by their ink and by OCR. Good answers are the exact text as models write it (`STYLES`),
-and what the embedded engine read, if it is right enough (`SIMILAR`). `DAMAGES` puts one fault into each answer.
+and what the embedded engine read, if it is right (`SIMILAR`, `WORDS`). `DAMAGES` puts one fault into each answer.
 All of it is repeatable. Of real documents, the exact text is not known: good answers are what the embedded engine read.
 
 An answer is found if its page becomes `degraded` for unread ink, unsupported text, or its order at the default limits.

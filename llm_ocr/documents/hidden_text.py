@@ -141,7 +141,7 @@ def _hidden(
 
 #: Bytes of `/ActualText` that are compared.
 _LONGEST = 4096
-_name = (ctypes.c_ubyte * _LONGEST)()  # a worker has one thread
+_buffer = (ctypes.c_ubyte * _LONGEST)()  # a worker has one thread
 _NAME = b"ActualText"
 #: Height of the glyphs of a syllable in heights of the tallest one; stacked marks of Burmese have up to 2.65.
 _ONE_LINE = 3.0
@@ -219,8 +219,8 @@ def _names_of(handle: Any) -> Iterator[tuple[Any, str]]:
     """Yield the marks of a text object that have `/ActualText`, with this text."""
     for index in range(max(0, pdfium.FPDFPageObj_CountMarks(handle))):
         mark, size = pdfium.FPDFPageObj_GetMark(handle, index), ctypes.c_ulong()
-        if mark and pdfium.FPDFPageObjMark_GetParamBlobValue(mark, _NAME, _name, _LONGEST, size):
-            yield mark, _decoded(bytes(_name[: size.value]))
+        if mark and pdfium.FPDFPageObjMark_GetParamBlobValue(mark, _NAME, _buffer, _LONGEST, size):
+            yield mark, _decoded(bytes(_buffer[: size.value]))
 
 
 def _decoded(data: bytes) -> str:

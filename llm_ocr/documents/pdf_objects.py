@@ -33,9 +33,6 @@ class Frame:
     def box(self, left: float, bottom: float, right: float, top: float) -> Box:
         """Return the box as shown of a rectangle in user space, not clipped."""
         a, b, c, d, e, f = self.matrix
-        if not (b or c):  # not turned: most pages, in half of the time
-            x0, y0, x1, y1 = a * left + e, d * top + f, a * right + e, d * bottom + f
-            return Box(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
         xs = (a * left + c * bottom + e, a * right + c * top + e, a * left + c * top + e, a * right + c * bottom + e)
         ys = (b * left + d * bottom + f, b * right + d * top + f, b * left + d * top + f, b * right + d * bottom + f)
         return Box(min(xs), min(ys), max(xs), max(ys))

@@ -163,9 +163,8 @@ def chunks_of(text: str) -> list[Chunk]:
     words: list[str] = []
     places: list[tuple[int, int]] = []
     size = 0
-    fold = str if text.isascii() else folded
-    for found in _TOKEN.finditer(text.lower() if text.isascii() else text):
-        word, (start, end) = fold(found[0]), found.span()
+    for found in _TOKEN.finditer(text):
+        word, (start, end) = folded(found[0]), found.span()
         for at in range(0, len(word), LETTERS):  # text written without spaces, in segments
             words.append(word[at : at + LETTERS])
             places.append((min(start + at, end), min(start + at + LETTERS, end)))
@@ -178,7 +177,7 @@ def chunks_of(text: str) -> list[Chunk]:
 
 def words_of(text: str) -> list[str]:
     """Return the words of the chunks of a text."""
-    words = _TOKEN.findall(text.lower()) if text.isascii() else map(folded, _TOKEN.findall(text))
+    words = map(folded, _TOKEN.findall(text))
     return [word[at : at + LETTERS] for word in words for at in range(0, len(word), LETTERS)]
 
 
