@@ -155,6 +155,19 @@ class BlockKind(StrEnum):
     PAGE_NUMBER = "page_number"
 
 
+#: Names of the HTML tags that models write. Other text in angle brackets is text of the page.
+HTML_ELEMENTS = frozenset(
+    {
+        *("br", "hr", "img", "input", "col", "wbr"),
+        *("a", "abbr", "b", "big", "code", "del", "em", "font", "i", "ins", "kbd", "label", "mark", "s", "samp"),
+        *("small", "span", "strike", "strong", "sub", "sup", "tt", "u", "var", "math", "chem", "script", "style"),
+        *("h1", "h2", "h3", "h4", "h5", "h6", "p", "pre", "div", "blockquote", "center", "section", "article", "aside"),
+        *("main", "nav", "header", "footer", "figure", "figcaption", "details", "summary", "html", "head", "body"),
+        *("ul", "ol", "li", "dl", "dt", "dd", "form", "select", "option", "textarea", "title", "svg"),
+        *("table", "caption", "colgroup", "thead", "tbody", "tfoot", "tr", "td", "th"),
+    }
+)
+
 #: Kept in the layout, excluded from the Markdown body.
 FURNITURE = frozenset({BlockKind.HEADER, BlockKind.FOOTER, BlockKind.PAGE_NUMBER})
 

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from llm_ocr.types import HTML_ELEMENTS
+
 # Tokenizer of HTML as written by models. Linear in the length for any text; never raises. The standard library's
 # `html.parser` is unsuitable: releases before July 2025 take quadratic time for comments without an end, and it reads
 # `a<b` in a formula as a tag.
@@ -12,17 +14,6 @@ from dataclasses import dataclass, field
 
 #: Elements without content.
 VOID = frozenset({"br", "hr", "img", "input", "col", "wbr"})
-# Names of tags. Other text in angle brackets is text of the page.
-_NAMES = VOID | frozenset(
-    {
-        *("a", "abbr", "b", "big", "code", "del", "em", "font", "i", "ins", "kbd", "label", "mark", "s", "samp"),
-        *("small", "span", "strike", "strong", "sub", "sup", "tt", "u", "var", "math", "chem", "script", "style"),
-        *("h1", "h2", "h3", "h4", "h5", "h6", "p", "pre", "div", "blockquote", "center", "section", "article", "aside"),
-        *("main", "nav", "header", "footer", "figure", "figcaption", "details", "summary", "html", "head", "body"),
-        *("ul", "ol", "li", "dl", "dt", "dd", "form", "select", "option", "textarea", "title", "svg"),
-        *("table", "caption", "colgroup", "thead", "tbody", "tfoot", "tr", "td", "th"),
-    }
-)
 # Elements whose content is not HTML: everything up to their end, or to the next piece of the page.
 _RAW = frozenset({"math", "chem", "script", "style"})
 _RAW_END = re.compile(
@@ -100,7 +91,7 @@ class _Tags:
             end = _end_of(_BARE, text, at + 1)
             return (end + 1, None) if text[end : end + 1] == ">" else None
         name = opening["name"].lower() if opening else ""
-        if opening is None or name not in _NAMES:
+        if opening is None or name not in HTML_ELEMENTS:
             return self._cut(at)
         cut = at == self._last and _CUT.match(text, opening.end())
         # The cut text may be a description that contains a `>`.
@@ -131,7 +122,7 @@ class _Tags:
         if at < self._last or not _CUT_NAME.match(self._text, at):
             return None
         begun = self._text[at:].strip("</").lower()
-        return (len(self._text), None) if any(name.startswith(begun) for name in _NAMES) else None
+        return (len(self._text), None) if any(name.startswith(begun) for name in HTML_ELEMENTS) else None
 
     def _end(self, at: int) -> int:
         """Return the position after the `>` of a tag, or -1."""

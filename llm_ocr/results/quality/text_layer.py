@@ -10,7 +10,7 @@ from itertools import compress
 from operator import not_
 
 from llm_ocr.documents.text_layer import LIE, suspicious
-from llm_ocr.types import SCAN, Attempt, Block, BlockKind, Box, Evidence, Line, PageContent
+from llm_ocr.types import HTML_ELEMENTS, SCAN, Attempt, Block, BlockKind, Box, Evidence, Line, PageContent
 
 # Texts cut into chunks of about a line, to compare two readings of a page despite different line breaks. Only letters
 # and digits are compared: spaces, hyphens, marks, and case differ between correct readings.
@@ -31,10 +31,13 @@ SHORTEST, _BRIDGED = 30, 4
 #: Share of the letters from which shorter passages are one, too, if all are taken together.
 MISREAD = 0.05
 
-#: Tags, images, and targets of links. `<http://…>` and `< 5 kg or > 9 kg` are text.
-_TAGS = re.compile(
-    r"</?[a-zA-Z][a-zA-Z0-9]{0,20}(?:\s{1,9}[a-zA-Z:-]{1,40}=(?:\"[^\"<>]{0,300}\"|'[^'<>]{0,300}'|[^\s\"'<>]{1,300}))*\s?/?>"
-    r"|!\[[^\]]{0,300}\]\([^)]{0,300}\)|\]\([^)\s]{1,300}\)"
+#: Tags, images, and targets of links, beside escaped characters and code, which are text of the page.
+_MARKUP = re.compile(
+    r"\\[!-/:-@\[-`{-~]|(?<!`)(?P<ticks>`+)(?!`)[^\n]{1,300}?(?<!`)(?P=ticks)(?!`)"
+    rf"|(?P<markup></?(?:{'|'.join(sorted(HTML_ELEMENTS, reverse=True))})"
+    r"(?:\s{1,9}[a-zA-Z:-]{1,40}=(?:\"[^\"<>]{0,300}\"|'[^'<>]{0,300}'|[^\s\"'<>]{1,300}))*\s?/?>"
+    r"|!\[[^\]]{0,300}\]\([^)]{0,300}\)|\]\([^)\s]{1,300}\))",
+    re.IGNORECASE,
 )
 _ENTITY = re.compile(r"&#?\w{1,30};")
 _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]{1,20}\*?\}|\\[a-zA-Z]+")
@@ -76,7 +79,7 @@ def plain(text: str, *, formula: bool = False) -> str:
     if "<!--" in text:
         text = _without_comments(text)
     if "<" in text or "](" in text:
-        text = _TAGS.sub(_spaces, text)
+        text = _MARKUP.sub(lambda found: _spaces(found) if found["markup"] else found[0], text)
     if "&" in text:
         text = _ENTITY.sub(lambda found: html.unescape(found[0]).ljust(len(found[0])), text)
     if "\\" not in text:

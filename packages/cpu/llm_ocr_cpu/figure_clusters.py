@@ -282,7 +282,7 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     # Rules between the columns of a page would join everything that they touch.
     wide = thin & ((width > 0.5 * content.width) | (height > 0.4 * content.height))
     keep &= ~wide | _grid_lines(boxes, wide, ~raster & ~thin & filled, unit)
-    keep &= ~_behind_text(texts, boxes, raster, segments)
+    keep &= ~_behind_text(texts, boxes, raster, filled, segments)
     frame = ~raster & ~filled & ~thin & (segments <= _PLAIN) & (width * height > 0.02 * content.width * content.height)
     boxes[raster] = _in_frames(boxes[raster], boxes[frame & keep])
     return Objects(boxes[keep], raster[keep], drawn[keep], (thin & ~drawn & ~raster)[keep])
@@ -343,11 +343,14 @@ def _inside(boxes: Floats, areas: Floats) -> npt.NDArray[np.bool_]:
     return inside
 
 
-def _behind_text(texts: Texts, boxes: Floats, raster: npt.NDArray[np.bool_], segments: Ints) -> npt.NDArray[np.bool_]:
-    """Return objects that cover the page, plain shapes that cover half of it, and those behind running text."""
+def _behind_text(texts: Texts, boxes: Floats, raster: Bools, filled: Bools, segments: Ints) -> Bools:
+    """Return objects that cover the page, plain shapes that cover half of it, and those behind running text.
+
+    On a page without running text, a frame that covers half of it is that of a chart.
+    """
     page = texts.content.width * texts.content.height
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    behind = (area > 0.8 * page) | ((area > 0.5 * page) & (segments <= _PLAIN) & ~raster)
+    behind = (area > 0.8 * page) | ((area > 0.5 * page) & (segments <= _PLAIN) & ~raster & (filled | texts.body.any()))
     large = np.nonzero(((segments <= _PLAIN) | raster) & (area > 0.004 * page) & ~behind)[0]
     order = large[np.argsort(-area[large], kind="stable")][:400]
     for index in order.tolist():

@@ -15,6 +15,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents.pdf_objects import Covered, Frame, Objects
+from llm_ocr.types import Path
 from llm_ocr_cpu.tex_fonts import AXIS, LARGE, LETTERS, QUOTES, ROOT, TEXT, family_of, is_extension, symbol
 from llm_ocr_cpu.visibility import Pixels, unseen
 
@@ -34,7 +35,7 @@ _BOLD = re.compile(
 )
 _ITALIC = re.compile(r"ital|obliq|slant|(cm|ec|sf)(bx)?(ti|sl)\d|cmssi|cmmi|cmu\d|[-,](it|bi)(mt)?$", re.IGNORECASE)
 _MONO = re.compile(
-    r"courier|mono|consol|menlo|typewriter|(cm|sf|ec|cs)(sl|i)?tt|\dx(b|sl)?tt$|txtt$"
+    r"courier|mono|consol|menlo|typewriter|(cm|sf|ec|cs)(sl|i)?tt|(sf|ec)(st|it|tc)\d|\dx(b|sl)?tt(?![a-z])|txtt$"
     r"|nimbusmonl|lettergothic|(source|fira|cascadia)code",
     re.IGNORECASE,
 )
@@ -42,6 +43,8 @@ _MONO = re.compile(
 _LAST_LATIN = 0x24F
 #: Code of a removed character: an invisible soft hyphen, or a piece of a tall delimiter.
 _REMOVED = 0xAD
+#: Widths of an underscore that TeX draws as a rule, in font sizes with the rule's caps, and its most points.
+_UNDERSCORE, _LONGEST_UNDERSCORE = (0.2, 0.7), 20
 #: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
 _TALL, _TELLING_GLYPHS = 0.7, 8
 #: Width in font sizes that is less than that of any letter (`l` has 0.22), and the width of most letters.
@@ -49,6 +52,8 @@ _NARROW, _WIDE = 0.15, 0.48
 _FIXED_PITCH, _ITALIC_FLAG, _FORCE_BOLD = 1, 1 << 6, 1 << 18  # PDF 32000-1, table 123
 #: Letters that are narrow in other fonts than monospaced ones, and fewest letters from which the pitch is known.
 _NARROW_LETTERS, _TELLING_LETTERS = [ord(letter) for letter in "fijlrtI"], 6
+#: Width of the widest box of a letter in a monospaced font, relative to the pitch.
+_BEYOND_PITCH = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +150,32 @@ def read_chars(page: pypdfium2.PdfPage, frame: Frame, found: Objects, picture: P
         invisible = 0
         if picture is not None:
             invisible = _blank_covered(chars, found.covered) + _blank_out(handle, frame, chars, picture)
+        _write_underscores(chars, found.paths)
         return replace(chars, unread=total - count, invisible=invisible)
     finally:
         text_page.close()
+
+
+def _write_underscores(chars: Chars, paths: Sequence[Path]) -> None:
+    """Replace spaces between letters by the underscores that TeX draws there as rules: its text fonts have none."""
+    rules = [path.box for path in paths if 4 * path.box.height < path.box.width < _LONGEST_UNDERSCORE]
+    if not rules or not chars.styles:
+        return
+    at = np.nonzero((chars.style >= 0) & (chars.codes > ord(" ")))[0]
+    looks = np.array([(style.size, style.angle == 0) for style in chars.styles])[chars.style[at]]
+    size, level = looks[:, 0], looks[:, 1] > 0
+    left, right, base = chars.boxes[at, 0], chars.boxes[at, 2], chars.origins[at, 1]
+    for box in rules:
+        here = level & (np.abs(box.y1 - base) < size / 8)
+        here &= (box.width > _UNDERSCORE[0] * size) & (box.width < _UNDERSCORE[1] * size)
+        before = at[here & (np.abs(right - box.x0) < size / 7)]
+        after = at[here & (np.abs(left - box.x1) < size / 7)]
+        for space in np.intersect1d(before + 1, after - 1)[:1].tolist():
+            letter = space - 1
+            chars.codes[space], chars.style[space] = ord("_"), chars.style[letter]
+            chars.objects[space], chars.fonts[space] = chars.objects[letter], chars.fonts[letter]
+            chars.boxes[space], chars.origins[space] = chars.boxes[letter], chars.origins[letter]
+            chars.boxes[space, ::2] = box.x0, box.x1
 
 
 def _blank_out(handle: int, frame: Frame, chars: Chars, picture: Pixels) -> int:
@@ -450,10 +478,12 @@ def _even_out(
 
 def _has_one_pitch(letters: Ints, widths: Floats) -> bool:
     """Return whether letters that have different widths in other fonts have one width."""
-    if len(letters) < _TELLING_LETTERS or np.ptp(widths) >= 0.01 * widths.max():
-        return False
     narrow = np.isin(letters, _NARROW_LETTERS)
-    return len(np.unique(letters)) >= _TELLING_LETTERS and 0 < narrow.sum() < len(letters)
+    if len(np.unique(letters)) < _TELLING_LETTERS or not 0 < narrow.sum() < len(letters):
+        return False
+    # The box of a letter that reaches beyond its pitch is wider, as of slanted ones.
+    one, other = widths[narrow].min(), widths[~narrow].min()
+    return bool(abs(one - other) < 0.01 * other and widths.max() < _BEYOND_PITCH * other)
 
 
 def _font_style(font: int) -> tuple[str, tuple[bool, bool, bool]]:

@@ -643,7 +643,7 @@ class _Composer:
         made = [self._word(members) for members in joined]
         total = sum(self._counts[index] for index in order)
         bold, italic = (2 * sum(self._faces[index][face] for index in order) > total for face in range(2))
-        own = order[self._texts[order[0]].isdecimal() :]  # without the number of a line of a program
+        own = order[len(order) > 1 and self._texts[order[0]].isdecimal() :]  # without the number of a program's line
         mono = sum(self._faces[index][2] for index in own) > _MONO * sum(self._counts[index] for index in own)
         text = " ".join(word.text for word in made)
         scripts = self._marked(joined, lowered)

@@ -371,6 +371,25 @@ def test_words_in_another_font_inside_a_program_row_are_code():
     assert len(code.text.split("\n")) == len(rows)
 
 
+def test_command_with_own_indent_in_a_sentence_is_code():
+    rows = [line("With apt, you can set a package to hold using", 50, 400)]
+    rows += [line("hold package_name", 75, 412, mono=True), line("and remove the hold again.", 50, 424)]
+    assert kinds(page_blocks(page([*body(80), *rows]), []))[-3:] == [
+        ("text", "With apt, you can set a package to hold using"),
+        ("code", "hold package_name"),
+        ("text", "and remove the hold again."),
+    ]
+    item = [line("• adding new units by the name that one of", 50, 400), line("new_base_unit()", 60, 412, mono=True)]
+    assert [kind for kind, _ in kinds(page_blocks(page([*body(80), *item]), []))][-1] == "list_item"
+
+
+def test_output_in_typewriter_face_beside_prose_keeps_its_lines():
+    rows = [f"{n} hg{n}  knownGene  Entrez Gene ID  TRUE" for n in range(10, 40)]
+    typed = [line(row, 50, 240 + 12 * n, mono=True) for n, row in enumerate(rows)]
+    content = page([*paragraph(prose(3, 40), 50, 60, 400), *typed])
+    assert kinds(page_blocks(content, []))[1:] == [("code", "\n".join(rows))]
+
+
 def test_a_program_is_code_on_a_page_with_little_text():
     rows = [line(f"\\newlength{{\\margin{n}}}", 50, 200 + 12 * n, mono=True) for n in range(30)]
     found = kinds(page_blocks(page([line("The lengths are defined here.", 50, 180), *rows]), []))

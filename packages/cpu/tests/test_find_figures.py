@@ -137,6 +137,16 @@ def test_a_chart_takes_in_its_numbers_and_says_what_it_is():
     assert figure.box.y1 > 408
 
 
+def test_chart_with_frame_over_most_of_the_page_is_a_figure():
+    frame = Path(Box(60, 40, 560, 740), (0, 0, 0), None, 5)
+    ticks = [Path(Box(52, 100 * n, 60, 100 * n + 0.5), (0, 0, 0), None, 2) for n in range(1, 8)]
+    ticks += [Path(Box(100 * n, 740, 100 * n + 0.5, 748), (0, 0, 0), None, 2) for n in range(1, 6)]
+    values = [Path(Box(80, 90 * n, 540, 90 * n + 80), (200, 0, 0), None, 40) for n in range(1, 6)]
+    numbers = [line(f"0.{n}", 34, 100 * n - 4) for n in range(1, 8)]
+    numbers += [line(str(n), 100 * n - 3, 752) for n in range(1, 6)]
+    assert only(page(numbers, [frame, *ticks, *values])).box.iou(Box(34, 40, 560, 762)) > 0.95
+
+
 def test_a_drawing_without_caption_needs_many_strokes():
     strokes = [curve(150 + 7 * n, 200 + 5 * n, 250 + 7 * n, 260 + 5 * n) for n in range(30)]
     assert only(page(prose(60, 500, 20), strokes)).label == "diagram"

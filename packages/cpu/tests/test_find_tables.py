@@ -330,6 +330,11 @@ def test_leader_dots_through_the_names_are_not_table_text():
     assert rows(only(page(words, rules)).text) == body
 
 
+def test_ellipsis_in_a_cell_is_table_text():
+    body = [["Syntax", "Meaning"], ["rule: ...", "Define a rule"], ["%ignore ...", "Ignore a terminal"]]
+    assert rows(only(page(*booktabs(body, xs=(100, 220)))).text) == body
+
+
 def test_many_letters_in_a_row_with_numbers_are_no_table():
     words = [line("L", 60 + 8 * at, 100 + 12 * row) for at in range(40) for row in range(12)]
     words += [line(f"1{row}", x, 100 + 12 * row) for row in range(12) for x in (420, 460)]

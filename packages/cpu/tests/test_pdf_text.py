@@ -63,6 +63,15 @@ def test_underscores_below_words_are_no_text():
         assert texts(text(words)) == [words]
 
 
+@pytest.mark.parametrize(
+    ("width", "height", "raised", "found"), [(4.6, 0.5, 0, "_"), (9, 0.5, 0, " "), (4.6, 0.5, 4, " ")]
+)
+def test_underscore_drawn_as_rule_is_part_of_its_name(width, height, raised, found):
+    rule = b" 101.9 %g %g %g re f " % (700 + raised, width, height)
+    (line,) = lines(text("the st", x=72), rule, text("snapshot", x=102.4 + width))
+    assert line.text == f"the st{found}snapshot"
+
+
 def test_a_line_has_words_a_size_and_a_box_with_y_down():
     (line,) = lines(text("Hello brave world", x=72, y=700, size=12))
     assert line.text == "Hello brave world"
@@ -345,18 +354,28 @@ def test_a_bitmap_font_has_one_size_for_high_and_low_letters():
     assert [line.size for line in found] == pytest.approx([12] * 6, rel=0.2)
 
 
+@pytest.mark.parametrize("row", ["97", "97 of them"])
+def test_number_alone_in_typewriter_face_is_monospaced(row):
+    courier = b"<</F 3 0 R/G<</Type/Font/Subtype/Type1/BaseFont/Courier>>>>"
+    typed = text(row).replace(b"/F ", b"/G ")
+    for drawn, mono in ((text(row), False), (typed, True)):
+        (line,) = content(pages(drawn).replace(b"<</F 3 0 R>>", courier)).lines
+        assert (line.text, line.mono) == (row, mono)
+
+
 @pytest.mark.parametrize(("words", "mono"), [("firstline", True), ("oddend", False)])
 @pytest.mark.parametrize("narrower", [0, 200])
-def test_font_with_equally_wide_letters_is_monospaced(words, mono, narrower):
+@pytest.mark.parametrize("beyond", ["", "ne"])  # letters whose ink reaches beyond the pitch, as of slanted ones
+def test_font_with_equally_wide_letters_is_monospaced(words, mono, narrower, beyond):
     names = [chr(code) for code in range(97, 123)]
     widths = b" ".join(b"%d" % (500 - narrower * (name in "filrt")) for name in names)
-    font = b"<</Type/Font/Subtype/Type3/FontBBox[0 0 500 700]/FontMatrix[.001 0 0 .001 0 0]/CharProcs<<%s>>"
-    font %= b"".join(b"/%s 4 0 R" % name.encode() for name in names)
+    font = b"<</Type/Font/Subtype/Type3/FontBBox[0 0 0 0]/FontMatrix[.001 0 0 .001 0 0]/CharProcs<<%s>>"
+    font %= b"".join(b"/%s %d 0 R" % (name.encode(), 4 + (name in beyond)) for name in names)
     font += b"/Encoding<</Differences[97/%s]>>/FirstChar 97/LastChar 122/Widths[%s]>>" % (
         "/".join(names).encode(),
         widths,
     )
-    data = pages(text(words), extra=(stream(b"500 0 d0 0 0 400 700 re f"),))
+    data = pages(text(words), extra=tuple(stream(b"500 0 d0 0 0 %d 700 re f" % ink) for ink in (400, 590)))
     helvetica = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
     (line,) = content(data.replace(helvetica, font)).lines
     assert line.mono == (mono and not narrower)

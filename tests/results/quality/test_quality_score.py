@@ -121,6 +121,24 @@ def test_text_in_angle_brackets_is_text(paper, read, said):
 
 
 @pytest.mark.parametrize(
+    ("said", "printed"),
+    [
+        (r"\<username>", "<username>"),
+        ("<username>", "<username>"),
+        ("`<title>`", "<title>"),
+        (r"\\\host\\\<strong>", r"\\host\<strong>"),
+        ("&lt;span>", "<span>"),
+    ],
+)
+def test_placeholder_in_angle_brackets_is_no_lost_text(paper, read, said, printed):
+    words = "the manual tells to run the command {} on the main server, which asks for a password"
+    page = layered(paper, [(words.format(printed), Box(0.1, 0.4, 0.9, 0.42))])
+    block = Block(BlockKind.TEXT, Box(0.1, 0.4, 0.9, 0.42), words.format(said))
+    quality, ledger = scored(page, replace(read, blocks=(block,)))
+    assert (quality.parts["read"], ledger.unread_share, ledger.unsupported_share) == (1.0, 0, 0)
+
+
+@pytest.mark.parametrize(
     ("kind", "printed", "said"),
     [
         (BlockKind.TEXT, r"\newsavebox takes \boxA, and \savebox fills it with \fbox or \usebox", None),

@@ -459,7 +459,14 @@ def _looks_apart(before: Row, row: Row, step: float, measures: Measures) -> bool
         one, other = measures.settled(one), measures.settled(other)
     if max(one, other) > (1.25 if full else 1.0) * measures.slack * min(one, other):
         return True
-    return not full and _face_changes(before, row, measures)
+    return (not full or _is_display(before, row, size, measures)) and _face_changes(before, row, measures)
+
+
+def _is_display(before: Row, row: Row, size: float, measures: Measures) -> bool:
+    """Return whether one of the rows is of a program within a sentence, which has an indent of its own."""
+    if before.mono == row.mono or measures.noisy or abs(row.x0 - before.x0) <= size:
+        return False
+    return row.x0 < before.x0 or parse_marker(before.text) is None  # or it continues a list item
 
 
 def _is_line_number(row: Row, other: Row) -> bool:

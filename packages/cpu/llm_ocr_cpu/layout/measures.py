@@ -18,6 +18,9 @@ SAME_SIZE = 1.06
 _STEADY = 0.5
 #: Share of characters in the three most frequent sizes from which the sizes are exact, as in print.
 _EXACT = 0.8
+#: Share of monospaced text from which a page is typewritten, and the same of OCR, which finds only some of it. In a
+#: page with more text in another face, it is programs.
+_TYPED = 0.9, 0.6
 #: Line distance in font heights for pages with too few lines.
 _USUAL_LEADING = 1.2
 
@@ -121,6 +124,7 @@ def measure(content: PageContent, lines: Sequence[Line]) -> Measures:
     body, share = _body_size(lines)
     texts = [line.text for line in lines]
     total = sum(len(text) for text in texts) or 1
+    noisy = (share < _STEADY and not _are_exact(lines)) or median(line.confidence for line in lines) < 1.0
     sample = "".join(texts)[:20_000]
     letters = len(_LETTER.findall(sample)) or 1
     return Measures(
@@ -128,9 +132,9 @@ def measure(content: PageContent, lines: Sequence[Line]) -> Measures:
         content.height,
         body,
         _leading(lines, body),
-        (share < _STEADY and not _are_exact(lines)) or median(line.confidence for line in lines) < 1.0,
+        noisy,
         len(RTL.findall(sample)) > 0.5 * letters,
-        sum(len(line.text) for line in lines if line.mono) > 0.6 * total,
+        sum(len(line.text) for line in lines if line.mono) > _TYPED[noisy] * total,
         sum(len(line.text) for line in lines if line.bold) > 0.5 * total,
         sum(len(line.text) for line in lines if line.italic) > 0.5 * total,
         vocabulary(texts),

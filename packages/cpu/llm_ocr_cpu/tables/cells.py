@@ -109,7 +109,7 @@ def line_pieces(index: int, line: Line) -> list[Piece]:
         for word, text in zip(line.words, marked, strict=True)
     ]
     dots = [piece.text for piece in pieces if not piece.text.strip(_DOTS)]
-    if len(dots) < 4 and not any(len(text) >= 3 for text in dots):
+    if len(dots) < 4 and not any(len(text) > 3 for text in dots):  # `...` is an ellipsis
         return pieces
     # Print often runs leaders through the words: the remaining dots next to words are removed as well.
     bare = [replace(piece, text=_DOTTED.sub(" ", piece.text.strip(_DOTS)), marked="") for piece in pieces]
