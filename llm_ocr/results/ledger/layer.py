@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 #: Numbers with their separators, and least digits of a number that is compared: shorter ones are on every page.
 NUMBER = re.compile(r"\d(?:[\d.,:/’'\u00a0\u202f\u2010-\u2015\u2212-]*\d)?")
 DIGITS = 2
+_DASH = re.compile(r"(?<=\d)[\u2010-\u2015\u2212-](?=\d)")
 #: Words of at least four letters. Those with a capital are compared as names.
 NAME = re.compile(r"(?<![^\W_])[^\W\d_][^\W\d_]{3,}")
 #: Signs of negative numbers, and the digits of a group.
@@ -375,7 +376,9 @@ def _unknown_facts(
     more = Counter(digits for _, text in answer for _, digits in numbers_in(text))
     printed: dict[str, list[tuple[str, bool]]] = {}
     for text, _ in lines:
-        for place, digits in numbers_in(text):
+        whole = numbers_in(text)
+        apart = [number for number in numbers_in(_DASH.sub(" ", text)) if number not in whole]  # such as 10 in 10−7
+        for place, digits in (*whole, *apart):
             printed.setdefault(digits, []).append((text[slice(*place)], _is_negative(text, place)))
     more -= Counter({digits: len(same) for digits, same in printed.items()})
     for (block, text), (_, entry) in zip(answer, own, strict=True):

@@ -623,7 +623,9 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     spaced = np.diff(gaps[index], prepend=-1) > 0
     turn, u0, u1, base = _framed(chars, boxes, size, index)
     _straighten(_Placed(chars.objects[index], turn, u0, u1, base, size[index], spaced))
-    jumped = np.diff(np.cumsum(again)[index], prepend=0) > 0  # pdfium reports spaces around what is left out
+    left_out = again | kept
+    left_out[index] = False  # overprints, and accents, which are part of their letters
+    jumped = np.diff(np.cumsum(left_out)[index], prepend=0) > 0  # pdfium reports spaces around what is left out
     level = (turn[1:] == turn[:-1]) & (np.abs(np.diff(base)) < 0.05 * size[index][1:])
     least = np.where(jumped[1:], _WORD_SPACE, -np.inf)
     least[chars.named[index][:-1]] = _NAMED_SPACE  # pdfium knows only the first object's place: a space seems to follow

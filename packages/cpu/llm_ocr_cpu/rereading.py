@@ -38,6 +38,8 @@ _OFTEN = 2
 #: Fonts that are compared with the image, words of each, and fewest letters and digits of such a word, of a word with
 #: digits, and of all.
 _FONTS, _WORDS, _LEAST_CHARACTERS, _LEAST_WITH_DIGITS, _LEAST_IN_ALL = 4, 3, 3, 2, 4
+#: Letters that OCR confuses with digits.
+_ALIKE = str.maketrans("OolI", "0011")
 #: Characters of a word that are enough for a comparison.
 _LONG = 8
 #: Difference of a word without digits and its reading if the font names its glyphs wrongly, and least confidence of a
@@ -148,7 +150,7 @@ def _lies(image: "Pixels", content: PageContent, reader: "Reader", font: int, *,
         reading = reader.read(_cut_out(image, content, *places[text]))
         seen = "".join(reading.logical.split())
         # Of several numbers, all of which differ, a digit each is enough; of one number, it may be misread.
-        other = edit_distance(*("".join(filter(str.isdigit, one)) for one in (text, seen)))
+        other = edit_distance(*("".join(filter(str.isdigit, one.translate(_ALIKE))) for one in (text, seen)))
         if other <= (len(samples) == 1) if digits else difference(text, seen) <= _LIE:
             return False
         if not odd and (not seen or abs(len(text) - len(seen)) > 1 + len(text) // 8):

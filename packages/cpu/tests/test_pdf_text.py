@@ -72,6 +72,11 @@ def test_underscore_drawn_as_rule_is_part_of_its_name(width, height, raised, fou
     assert line.text == f"the st{found}snapshot"
 
 
+def test_letter_with_accent_of_its_own_does_not_divide_its_word():
+    parts = [("In N", 72), ("\xa8", 94.2), ("urnberg, f", 93.6), ("\xa8", 145.8), ("ur alle", 145.3)]
+    assert texts(*(text(words, x=x) for words, x in parts)) == ["In Nürnberg, für alle"]
+
+
 def test_a_line_has_words_a_size_and_a_box_with_y_down():
     (line,) = lines(text("Hello brave world", x=72, y=700, size=12))
     assert line.text == "Hello brave world"

@@ -147,6 +147,21 @@ def test_wrong_digits_of_a_font_with_true_letters_are_read(words, wrong, probed)
     assert {line.text for line in read.lines} == {line.text for line in layer.lines}
 
 
+def test_letter_that_ocr_takes_for_a_digit_shows_no_wrong_font():
+    class Reader:
+        scripts = SCRIPTS
+
+        def __init__(self):
+            self.answers = iter(["-02,", "-03,", "-01"])
+
+        def read(self, crop):
+            return Reading(next(self.answers), (), (0.99,) * 4)
+
+    words = [Word(text, BOX, font=1) for text in ["-O2,", "-O3,", "-O1"]]
+    layer = PageContent(300, 400, (Line(" ".join(word.text for word in words), BOX, 10.0, tuple(words)),))
+    assert reread(np.zeros((400, 300, 3), np.uint8), layer, Reader(), {1: True}) == layer
+
+
 def test_font_of_no_language_that_ocr_reads_otherwise_is_unknown():
     class Reader:
         scripts = SCRIPTS

@@ -824,6 +824,16 @@ def test_a_number_is_compared_at_its_place(paper, read):
     assert "the first is 1995" in attempt.detail
 
 
+def test_number_before_its_exponent_is_on_the_page(paper, read):
+    line = 'All errors of the harbor board shall be below 10−7, and so the tolerance is "1.0e-7" in the file.'
+    place = Box(0.1, 0.4, 0.9, 0.42)
+    page = layered(paper, [(line, place)])
+    for number, found in (("10", []), ("18", ["18"])):
+        text = line.replace("10−7", f"{number}<sup>−7</sup>")
+        _, ledger = scored(page, replace(read, blocks=(Block(BlockKind.TEXT, place, text),)))
+        assert [text[span.start : span.end] for span in ledger.unsupported] == found
+
+
 @pytest.mark.parametrize(
     ("printed", "written", "is_same"),
     [
