@@ -33,6 +33,8 @@ _UNREADABLE, _LEGIBLE = 0.05, 0.55
 #: Confidence of a word, by its least sure character, up to which it is a guess; the share of right words rises evenly
 #: above it. Of 8,600 words of 25 scans, 3 % are right below 0.4, 34 % at 0.55, 70 % at 0.75, and 92 % at 0.9.
 _GUESSED = 0.4
+#: Share of an area that OCR cannot read which must be in a block, and width of a word in such an area, in its heights.
+_WITHIN, _WORD_HEIGHTS = 0.5, 3
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
 UNREAD = 5
 
@@ -354,6 +356,7 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: 
         note("OCR", f"{len(read.unread)} text regions were not readable", unread=len(read.unread))
     height, width = read.image.shape[:2]
     content = PageContent(float(width), float(height), read.lines, objects.rasters, objects.paths)
+    blocks = laid_out(content, formulas)
     turned = _encode(read.image, page.image.media_type) if read.turned else None
     status, reason, detail = _script(read)
     if status is Status.FAILED:
@@ -362,24 +365,28 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: 
         "embedded",
         "ocr",
         status,
-        laid_out(content, formulas),
+        blocks,
         reason,
         detail,
         rotation=read.rotation,
         image=turned,
         ink=ink_of(Image.fromarray(read.image)) if read.skew or read.bend else None,
-        confidence=_confidence(read),
+        confidence=_confidence(read, blocks),
         ocr=found,
     )
 
 
-def _confidence(read: "OcrPage") -> float | None:
+def _confidence(read: "OcrPage", blocks: Sequence[Block]) -> float | None:
     """Return the expected share of the words that OCR read right, by the least sure character of each.
 
     The mean over the characters would hide a few wrong words, because most characters of a bad scan are sure. A line
-    of ideographs has no words: each of them counts, by the line's mean.
+    of ideographs has no words: each of them counts, by the line's mean. Areas that OCR cannot read within the blocks'
+    text, such as cells of a table in another script, have words that are wrong.
     """
-    right, count = 0.0, 0
+    height, width = read.image.shape[:2]
+    texts = [block.box.scaled(width, height) for block in blocks if block.kind is not BlockKind.FIGURE]
+    lost = [box for box in read.unread if any(box.covered_by(text) > _WITHIN for text in texts)]
+    right, count = 0.0, float(sum(max(1.0, box.width / (_WORD_HEIGHTS * box.height)) for box in lost))
     for line in read.lines:
         for word in line.words:
             ideographs = sum(map(is_cjk, word.text))

@@ -42,7 +42,14 @@ class Ocr:
 
     scripts = frozenset({"LATIN"})
 
-    def __init__(self, *, probe: float | None = 0.0, lines: tuple[Line, ...] = (), unread: int = 0, rotation: int = 0):
+    def __init__(
+        self,
+        *,
+        probe: float | None = 0.0,
+        lines: tuple[Line, ...] = (),
+        unread: tuple[Box, ...] = (),
+        rotation: int = 0,
+    ):
         self.asked: list[str] = []
         self._probe, self._lines, self._unread, self._rotation = probe, lines, unread, rotation
 
@@ -58,7 +65,7 @@ class Ocr:
 
     def read(self, pixels):
         self.asked.append("read")
-        return OcrPage(self._lines, self._rotation, numpy.asarray(pixels), unread=(Box(0, 0, 9, 3),) * self._unread)
+        return OcrPage(self._lines, self._rotation, numpy.asarray(pixels), unread=self._unread)
 
 
 def text_of(attempt) -> str:
@@ -135,12 +142,12 @@ def test_a_text_layer_that_was_read_in_part_is_marked(read):
 
 
 def test_text_of_an_unknown_script_is_never_passed_off_as_read():
-    few = Ocr(lines=(line("a little latin text in between"),), unread=20)
+    few = Ocr(lines=(line("a little latin text in between"),), unread=(Box(0, 0, 9, 3),) * 20)
     attempt = read_page(page(None), few, text_layer=True)
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.SCRIPT_NOT_SUPPORTED)
     assert "`ocr_language=NAME`" in attempt.detail
     with pytest.raises(PageFailure) as failure:
-        read_page(page(None), Ocr(unread=20), text_layer=True)
+        read_page(page(None), Ocr(unread=(Box(0, 0, 9, 3),) * 20), text_layer=True)
     assert failure.value.reason is Reason.SCRIPT_NOT_SUPPORTED
 
 
@@ -273,6 +280,19 @@ def test_confidence_is_the_share_of_words_that_are_no_guess(guesses, confidence)
     mostly_sure = replace(read, words=(*words, Word("—", Box(0, 0, 9, 9), confidence=0.2)), confidence=0.97)
     attempt = read_page(page(None), Ocr(lines=(mostly_sure,)), text_layer=True)
     assert attempt.confidence == confidence
+
+
+def test_cell_that_ocr_cannot_read_counts_as_wrong_words():
+    rows = [(x, 60 + 20 * row) for row in range(8) for x in (40, 120, 200)]
+    cells = tuple(replace(line("town"), box=Box(x, y, x + 24, y + 10), confidence=0.99) for x, y in rows)
+    cells = tuple(replace(cell, words=(Word("town", cell.box),)) for cell in cells)
+    foreign = tuple(cell.box for cell in cells[4::6])
+    outside = (Box(10, 10, 22, 20), Box(40, 300, 52, 310))
+    attempt = read_page(page(None), Ocr(lines=cells, unread=outside), text_layer=True)
+    assert attempt.confidence == 1.0
+    known = tuple(cell for cell in cells if cell.box not in foreign)
+    attempt = read_page(page(None), Ocr(lines=known, unread=(*outside, *foreign)), text_layer=True)
+    assert attempt.confidence == round(20 / 24, 4)
 
 
 def test_a_doubtful_ideograph_does_not_spoil_its_whole_line():
