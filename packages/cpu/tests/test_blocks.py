@@ -371,6 +371,33 @@ def test_words_in_another_font_inside_a_program_row_are_code():
     assert len(code.text.split("\n")) == len(rows)
 
 
+def test_entries_of_an_index_keep_their_lines():
+    rows = [
+        ("beacon, 12, 31–33", 0),
+        ("boat", 0),
+        ("moored, 7", 10),
+        ("of the keeper and of his brother in the harbor, see ship,", 0),
+        ("of the keeper", 20),
+        ("bridge, 104, xii", 0),
+        ("buoy, 9", 0),
+        ("canal, 21", 0),
+    ]
+    lines = [line(text, 50 + indent, 300 + 12 * n, width=4.2 * len(text)) for n, (text, indent) in enumerate(rows)]
+    ((kind, text),) = kinds(page_blocks(page(lines), []))
+    assert (kind, text.replace("  \n", "\n").split("\n")) == (
+        "text",
+        [
+            "beacon, 12, 31–33",
+            "boat",
+            "moored, 7",
+            "of the keeper and of his brother in the harbor, see ship, of the keeper",
+            "bridge, 104, xii",
+            "buoy, 9",
+            "canal, 21",
+        ],
+    )
+
+
 def test_command_with_own_indent_in_a_sentence_is_code():
     rows = [line("With apt, you can set a package to hold using", 50, 400)]
     rows += [line("hold package_name", 75, 412, mono=True), line("and remove the hold again.", 50, 424)]

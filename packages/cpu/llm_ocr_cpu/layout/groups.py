@@ -552,10 +552,40 @@ def _is_address(rows: Sequence[Row], margins: Margins) -> bool:
     return narrow or width < _SHORT_ROWS * (margins.right - margins.left) or margins.is_flush_end(rows)
 
 
+#: Pages at the end of an index's entry, and reference to another entry; fewest rows of an index, and the least share of
+#: entries.
+_INDEX_PAGES = re.compile(r"[,\s](?:\d{1,4}|[ivxl]{1,6})(?:[-–]\d{1,4})?$")
+_INDEX_REFERENCE = re.compile(r"\bsee (?:also )?\w")
+_INDEX_ROWS, _INDEX_SHARE = 5, 0.6
+
+
+def _index_breaks(rows: Sequence[Row], margins: Margins) -> list[bool]:
+    """Return which rows of an index begin on a new line; empty if the rows are no index.
+
+    These rows are those after the pages of an entry, after a reference that is not continued in an indented row, and
+    after a short row.
+    """
+    paged, referring = (
+        [sign.search(row.text) is not None for row in rows] for sign in (_INDEX_PAGES, _INDEX_REFERENCE)
+    )
+    entries = sum(map(max, paged, referring))
+    if len(rows) < _INDEX_ROWS or entries < _INDEX_SHARE * len(rows) or any(row.cells > 1 for row in rows):
+        return []
+    breaks = [False]
+    for (before, row), pages, reference in zip(pairwise(rows), paged, referring, strict=False):
+        is_open = before.text.endswith((",", "-", "–", "(")) or not row.text[0].isalpha()
+        deeper = margins.start(row) > margins.start(before) + 0.5 * row.size
+        whole = margins.is_short(before, row) or (reference and not deeper)
+        breaks.append(pages or (whole and not is_open))
+    return breaks
+
+
 def _in_stretch(rows: Sequence[Row], measures: Measures, edge: float) -> list[Group]:
     margins = find_margins(rows, measures, edge)
     if _is_address(rows, margins):
         return [Group(list(rows), [index > 0 for index in range(len(rows))])]
+    if breaks := _index_breaks(rows, margins):
+        return [Group(list(rows), breaks)]
     groups: list[Group] = []
     for index, row in enumerate(rows):
         before = rows[index - 1] if index else None
