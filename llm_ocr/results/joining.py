@@ -14,6 +14,9 @@ _TOKEN = re.compile(r"[^\s\u2014\u2013/(\[]+$")
 _WORD = re.compile(r"[\w'’-]+")
 _FILE = re.compile(r"[\w-]+\.[a-z]\w")
 _ADDRESS = re.compile(r"(?:https?:|www\.|doi\.org|10\.\d{4})\S*$", re.IGNORECASE)
+# A path of folders, and the rest of an address that was divided after a dot.
+_PATH = re.compile(r"(?:^|[\s(])[~.]?(?:[\w.+-]*/){2,}$")
+_REST = re.compile(r"[a-z][\w-]*[./][\w/-]{2}")
 
 # First parts of compounds that English writes with a hyphen more often than without.
 _COMPOUND = frozenset(
@@ -68,7 +71,7 @@ def _hyphen_stays(first: str, second: str, words: frozenset[str]) -> bool:
         return True
     if stem + rest in words:
         return False
-    if not stem.replace("-", "").isalpha():
+    if len(stem) == 1 or not stem.replace("-", "").isalpha():  # no word is divided after its first letter
         return True
     *front, last = stem.split("-")
     # Two longer words of the page are a compound, unless the first is a part of many words.
@@ -109,7 +112,10 @@ def join(first: str, second: str, words: frozenset[str] = frozenset()) -> str:
     # A capital begins a word of the text, unless the token has digits, as in `CorpusID:49552345`.
     token = second.split(maxsplit=1)[0]
     in_address = begin.isascii() and (begin.islower() or any(map(str.isdigit, token)))
-    if ((last in "/_=&?" and in_address) or begin in "/_=&?") and _ADDRESS.search(first):
+    goes_on = (last in "/_=&?" and in_address) or begin in "/_=&?" or (last == "." and _REST.match(token) is not None)
+    if goes_on and _ADDRESS.search(first):
+        return first + second
+    if last == "/" and begin.islower() and _PATH.search(first):
         return first + second
     if first.endswith(("http:", "https:")) and second.startswith("//"):
         return first + second

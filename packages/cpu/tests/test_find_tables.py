@@ -330,6 +330,18 @@ def test_leader_dots_through_the_names_are_not_table_text():
     assert rows(only(page(words, rules)).text) == body
 
 
+def test_borders_with_cut_corners_make_a_grid():
+    xs, ys = [100 + 60 * n for n in range(6)], [100 + 22 * n for n in range(20)]
+    sides = [(x0, y, x1, y) for y in ys for x0, x1 in pairwise(xs)]
+    sides += [(x, y0, x, y1) for x in xs for y0, y1 in pairwise(ys)]
+    cells = [[f"{name} {row}" for name in ("oak", "elm", "ash", "fir", "yew")] for row in range(len(ys) - 1)]
+    words = [
+        line(text, x + 4, y + 4) for y, row in zip(ys, cells, strict=False) for x, text in zip(xs, row, strict=False)
+    ]
+    found = only(page(words, [replace(rule(*side), segments=7) for side in sides]))
+    assert (found.label, rows(found.text)) == ("ruled", cells)
+
+
 def test_ellipsis_in_a_cell_is_table_text():
     body = [["Syntax", "Meaning"], ["rule: ...", "Define a rule"], ["%ignore ...", "Ignore a terminal"]]
     assert rows(only(page(*booktabs(body, xs=(100, 220)))).text) == body

@@ -556,7 +556,7 @@ def _is_address(rows: Sequence[Row], margins: Margins) -> bool:
 #: entries.
 _INDEX_PAGES = re.compile(r"[,\s](?:\d{1,4}|[ivxl]{1,6})(?:[-–]\d{1,4})?$")
 _INDEX_REFERENCE = re.compile(r"\bsee (?:also )?\w")
-_INDEX_ROWS, _INDEX_SHARE = 5, 0.6
+_INDEX_ROWS, _INDEX_SHARE = 5, 0.4
 
 
 def _index_breaks(rows: Sequence[Row], margins: Margins) -> list[bool]:
