@@ -554,8 +554,8 @@ def _is_address(rows: Sequence[Row], margins: Margins) -> bool:
 
 #: Pages at the end of an index's entry, and reference to another entry; fewest rows of an index, and the least share of
 #: entries.
-_INDEX_PAGES = re.compile(r"[,\s](?:\d{1,4}|[ivxl]{1,6})(?:[-–]\d{1,4})?$")
-_INDEX_REFERENCE = re.compile(r"\bsee (?:also )?\w")
+_INDEX_PAGES = re.compile(r"(?:[,\s]\d{1,4}|[,.] ?[ivxl]{1,6})(?:[-–]\d{1,4})?$")
+_INDEX_REFERENCE = re.compile(r"(?:^|, )see (?:also )?\w")
 _INDEX_ROWS, _INDEX_SHARE = 5, 0.4
 
 
