@@ -15,7 +15,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents.pdf_objects import Covered, Frame, Objects
-from llm_ocr.types import Path
+from llm_ocr.types import Box, Path
 from llm_ocr_cpu.tex_fonts import AXIS, LARGE, LETTERS, QUOTES, ROOT, TEXT, family_of, is_extension, symbol
 from llm_ocr_cpu.visibility import Pixels, unseen
 
@@ -45,6 +45,8 @@ _LAST_LATIN = 0x24F
 _REMOVED = 0xAD
 #: Widths of an underscore that TeX draws as a rule, in font sizes with the rule's caps, and its most points.
 _UNDERSCORE, _LONGEST_UNDERSCORE = (0.2, 0.7), 20
+#: Side in points of the cells in which such rules are found, and most rules of a cell that are compared.
+_CELL, _MOST_IN_CELL = 4.0, 16
 #: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
 _TALL, _TELLING_GLYPHS = 0.7, 8
 #: Width in font sizes that is less than that of any letter (`l` has 0.22), and the width of most letters.
@@ -158,24 +160,31 @@ def read_chars(page: pypdfium2.PdfPage, frame: Frame, found: Objects, picture: P
 
 def _write_underscores(chars: Chars, paths: Sequence[Path]) -> None:
     """Replace spaces between letters by the underscores that TeX draws there as rules: its text fonts have none."""
-    rules = [path.box for path in paths if 4 * path.box.height < path.box.width < _LONGEST_UNDERSCORE]
-    if not rules or not chars.styles:
+    near: dict[tuple[int, int], list[Box]] = {}
+    for box in (path.box for path in paths):
+        if 4 * box.height < box.width < _LONGEST_UNDERSCORE:
+            near.setdefault((int(box.x0 // _CELL), int(box.y1 // _CELL)), []).append(box)
+    if not near:
         return
-    at = np.nonzero((chars.style >= 0) & (chars.codes > ord(" ")))[0]
-    looks = np.array([(style.size, style.angle == 0) for style in chars.styles])[chars.style[at]]
-    size, level = looks[:, 0], looks[:, 1] > 0
-    left, right, base = chars.boxes[at, 0], chars.boxes[at, 2], chars.origins[at, 1]
-    for box in rules:
-        here = level & (np.abs(box.y1 - base) < size / 8)
-        here &= (box.width > _UNDERSCORE[0] * size) & (box.width < _UNDERSCORE[1] * size)
-        before = at[here & (np.abs(right - box.x0) < size / 7)]
-        after = at[here & (np.abs(left - box.x1) < size / 7)]
-        for space in np.intersect1d(before + 1, after - 1)[:1].tolist():
-            letter = space - 1
-            chars.codes[space], chars.style[space] = ord("_"), chars.style[letter]
-            chars.objects[space], chars.fonts[space] = chars.objects[letter], chars.fonts[letter]
-            chars.boxes[space], chars.origins[space] = chars.boxes[letter], chars.origins[letter]
-            chars.boxes[space, ::2] = box.x0, box.x1
+    visible = (chars.style >= 0) & (chars.codes > ord(" "))
+    spaces = 1 + np.nonzero((chars.codes[1:-1] == ord(" ")) & visible[:-2] & visible[2:])[0]
+    for space in spaces.tolist():
+        letter, after = space - 1, space + 1
+        style, start, end = chars.styles[chars.style[letter]], chars.boxes[letter, 2], chars.boxes[after, 0]
+        size, base = style.size, chars.origins[letter, 1]
+        if style.angle or not _UNDERSCORE[0] * size < end - start < 2 * _UNDERSCORE[1] * size:
+            continue
+        across, down = int(start // _CELL), int(base // _CELL)
+        cells = ((x, y) for x in (across - 1, across, across + 1) for y in (down - 1, down, down + 1))
+        for box in (box for cell in cells for box in near.get(cell, ())[:_MOST_IN_CELL]):
+            level = abs(box.y1 - base) < size / 8 and 8 * box.height < size
+            fits = abs(box.x0 - start) < size / 7 and abs(box.x1 - end) < size / 7
+            if level and fits and _UNDERSCORE[0] * size < box.width < _UNDERSCORE[1] * size:
+                chars.codes[space], chars.style[space] = ord("_"), chars.style[letter]
+                chars.objects[space], chars.fonts[space] = chars.objects[letter], chars.fonts[letter]
+                chars.boxes[space], chars.origins[space] = chars.boxes[letter], chars.origins[letter]
+                chars.boxes[space, ::2] = box.x0, box.x1
+                break
 
 
 def _blank_out(handle: int, frame: Frame, chars: Chars, picture: Pixels) -> int:
