@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"[^\s\u2014\u2013/(\[]+$")
 _WORD = re.compile(r"[\w'’-]+")
 _FILE = re.compile(r"[\w-]+\.[a-z]\w")
 _ADDRESS = re.compile(r"(?:https?:|www\.|doi\.org|10\.\d{4})\S*$", re.IGNORECASE)
-# A path of folders, and the rest of an address that was divided after a dot.
+# A path of folders, and the rest of an address or path after a dot or slash; a word of the text has neither inside.
 _PATH = re.compile(r"(?:^|[\s(])[~.]?(?:[\w.+-]*/){2,}$")
 _REST = re.compile(r"[a-z][\w-]*[./][\w/-]{2}")
 
@@ -115,7 +115,7 @@ def join(first: str, second: str, words: frozenset[str] = frozenset()) -> str:
     goes_on = (last in "/_=&?" and in_address) or begin in "/_=&?" or (last == "." and _REST.match(token) is not None)
     if goes_on and _ADDRESS.search(first):
         return first + second
-    if last == "/" and begin.islower() and _PATH.search(first):
+    if last == "/" and _REST.match(token) and _PATH.search(first):
         return first + second
     if first.endswith(("http:", "https:")) and second.startswith("//"):
         return first + second

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 #: Numbers with their separators, and least digits of a number that is compared: shorter ones are on every page.
 NUMBER = re.compile(r"\d(?:[\d.,:/’'\u00a0\u202f\u2010-\u2015\u2212-]*\d)?")
 DIGITS = 2
+#: A dash within a number, or between two.
 _DASH = re.compile(r"(?<=\d)[\u2010-\u2015\u2212-](?=\d)")
 #: Words of at least four letters. Those with a capital are compared as names.
 NAME = re.compile(r"(?<![^\W_])[^\W\d_][^\W\d_]{3,}")

@@ -33,7 +33,7 @@ _UNREADABLE, _LEGIBLE = 0.05, 0.55
 #: Confidence of a word, by its least sure character, up to which it is a guess; the share of right words rises evenly
 #: above it. Of 8,600 words of 25 scans, 3 % are right below 0.4, 34 % at 0.55, 70 % at 0.75, and 92 % at 0.9.
 _GUESSED = 0.4
-#: Share of an area that OCR cannot read which must be in a block, and width of a word in such an area, in its heights.
+#: Share of an unreadable area that must be inside a block, and width of a word in such an area, in its heights.
 _WITHIN, _WORD_HEIGHTS = 0.5, 3
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
 UNREAD = 5
@@ -380,8 +380,8 @@ def _confidence(read: "OcrPage", blocks: Sequence[Block]) -> float | None:
     """Return the expected share of the words that OCR read right, by the least sure character of each.
 
     The mean over the characters would hide a few wrong words, because most characters of a bad scan are sure. A line
-    of ideographs has no words: each of them counts, by the line's mean. Areas that OCR cannot read within the blocks'
-    text, such as cells of a table in another script, have words that are wrong.
+    of ideographs has no words: each of them counts, by the line's mean. Areas within the
+    blocks that OCR cannot read, such as table cells in another script, count as words that are wrong.
     """
     height, width = read.image.shape[:2]
     texts = [block.box.scaled(width, height) for block in blocks if block.kind is not BlockKind.FIGURE]

@@ -43,9 +43,9 @@ _MONO = re.compile(
 _LAST_LATIN = 0x24F
 #: Code of a removed character: an invisible soft hyphen, or a piece of a tall delimiter.
 _REMOVED = 0xAD
-#: Widths of an underscore that TeX draws as a rule, in font sizes with the rule's caps, and its most points.
+#: Least and largest width in font sizes of an underscore that TeX draws as a rule, and its largest width in points.
 _UNDERSCORE, _LONGEST_UNDERSCORE = (0.2, 0.7), 20
-#: Side in points of the cells in which such rules are found, and most rules of a cell that are compared.
+#: Side in points of the grid cells in which such rules are looked up, and most rules of a cell that are compared.
 _CELL, _MOST_IN_CELL = 4.0, 16
 #: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
 _TALL, _TELLING_GLYPHS = 0.7, 8

@@ -552,8 +552,8 @@ def _is_address(rows: Sequence[Row], margins: Margins) -> bool:
     return narrow or width < _SHORT_ROWS * (margins.right - margins.left) or margins.is_flush_end(rows)
 
 
-#: Pages at the end of an index's entry, and reference to another entry; fewest rows of an index, and the least share of
-#: entries.
+#: Page numbers at the end of an index entry, and a reference to another entry; least number of rows of an index, and
+#: least share of rows with either.
 _INDEX_PAGES = re.compile(r"(?:[,\s]\d{1,4}|[,.] ?[ivxl]{1,6})(?:[-–]\d{1,4})?$")
 _INDEX_REFERENCE = re.compile(r"(?:^|, )see (?:also )?\w")
 _INDEX_ROWS, _INDEX_SHARE = 5, 0.4
@@ -568,7 +568,7 @@ def _index_breaks(rows: Sequence[Row], margins: Margins) -> list[bool]:
     paged, referring = (
         [sign.search(row.text) is not None for row in rows] for sign in (_INDEX_PAGES, _INDEX_REFERENCE)
     )
-    entries = sum(map(max, paged, referring))
+    entries = sum(pages or reference for pages, reference in zip(paged, referring, strict=True))
     if len(rows) < _INDEX_ROWS or entries < _INDEX_SHARE * len(rows) or any(row.cells > 1 for row in rows):
         return []
     breaks = [False]

@@ -18,8 +18,8 @@ SAME_SIZE = 1.06
 _STEADY = 0.5
 #: Share of characters in the three most frequent sizes from which the sizes are exact, as in print.
 _EXACT = 0.8
-#: Share of monospaced text from which a page is typewritten, and the same of OCR, which finds only some of it. In a
-#: page with more text in another face, it is programs.
+#: Least share of monospaced text on a typewritten page, without and with OCR, which recognizes only some of it. On
+#: other pages, monospaced text is code.
 _TYPED = 0.9, 0.6
 #: Line distance in font heights for pages with too few lines.
 _USUAL_LEADING = 1.2

@@ -34,7 +34,6 @@ from llm_ocr_cpu.tables.ruled import (
     is_table,
     lattice_of,
     page_shapes,
-    page_unit,
     ruled_table,
 )
 from llm_ocr_cpu.tables.spaced import (
@@ -185,8 +184,6 @@ def _distance(line: Line, box: Box, *, above: bool) -> float:
 
 #: Maximum lines of a table on one page, and of a cell without rules on average; more are a map or a page of type.
 _MOST_LINES, _MOST_PER_CELL = 4000, 8
-#: Largest thickness and least length of a rule, in page units; letters that are drawn are shorter.
-_RULE = 3, 12
 #: Minimum characters of a line of running text, and overlap of two parts below each other in page units.
 _PROSE, _LAPPED = 30, 0.5
 
@@ -210,10 +207,7 @@ class Finder:
     def tables(self) -> list[Region]:
         """Run all passes, then find captions."""
         shapes = page_shapes(self.content)
-        sides = shapes.boxes[:, 2:] - shapes.boxes[:, :2]
-        unit = page_unit(self.content)
-        ruled = (sides.min(1) <= _RULE[0] * unit) & (sides.max(1) > _RULE[1] * unit)  # some borders have cut corners
-        self.curves = shapes.boxes[(~shapes.simple & ~ruled) | shapes.slanted]
+        self.curves = shapes.boxes[~shapes.simple | shapes.slanted]
         rules = find_rules(self.content, shapes)
         edges = find_rules(self.content, shapes, fills=True) if bool(shapes.filled.any()) else rules
         self.fields = self._empty_boxes(rules)

@@ -35,6 +35,8 @@ Floats = npt.NDArray[np.float64]
 #: A rule through words is farther from their upper and lower edge than this share of their height, and words cover this
 #: share of its length.
 _EDGE, _THROUGH = 0.2, 0.6
+#: Largest thickness of a rule, and least length of one with many segments, in page units; drawn letters are shorter.
+_THICK, _LEAST_RULE = 3.0, 12
 #: Maximum rules per direction, the longest first: a table has hundreds at most, a map tens of thousands.
 MAX_RULES = 700
 
@@ -55,7 +57,7 @@ class Shapes:
     boxes: Floats
     stroked: npt.NDArray[np.bool_]
     filled: npt.NDArray[np.bool_]
-    simple: npt.NDArray[np.bool_]  # few segments: a rule or a rectangle, not a curve
+    simple: npt.NDArray[np.bool_]  # a rule, or few segments, as of a rectangle: not a curve
     slanted: npt.NDArray[np.bool_]  # a line that is not along an axis
 
 
@@ -73,7 +75,7 @@ def page_shapes(content: PageContent) -> Shapes:
     """Return all paths, and images thinner than a text line: some producers draw rules as images."""
     unit = page_unit(content)
     paths = content.paths
-    thin = [r.box for r in content.rasters if min(r.box.width, r.box.height) <= 3 * unit]
+    thin = [r.box for r in content.rasters if min(r.box.width, r.box.height) <= _THICK * unit]
     boxes = np.array(
         [(b.x0, b.y0, b.x1, b.y1) for b in (*(path.box for path in paths), *thin)], dtype=np.float64
     ).reshape(-1, 4)
@@ -81,7 +83,9 @@ def page_shapes(content: PageContent) -> Shapes:
     stroked = np.array([path.stroke is not None for path in paths] + [False] * extra, dtype=np.bool_)
     painted = [path.fill is not None and min(path.fill) < 250 for path in paths]
     filled = np.array(painted + [True] * extra, dtype=np.bool_)
-    simple = np.array([path.segments <= 6 for path in paths] + [True] * extra, dtype=np.bool_)
+    sides = boxes[:, 2:] - boxes[:, :2]
+    rule = (sides.min(1) <= _THICK * unit) & (sides.max(1) > _LEAST_RULE * unit)  # some borders have cut corners
+    simple = np.array([path.segments <= 6 for path in paths] + [True] * extra, dtype=np.bool_) | rule
     short = np.array([path.segments <= 3 and path.fill is None for path in paths] + [False] * extra, dtype=np.bool_)
     slanted = short & (np.minimum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]) > 3 * unit)
     return Shapes(boxes, stroked, filled, simple, slanted)
@@ -94,7 +98,7 @@ def find_rules(content: PageContent, shapes: Shapes, *, fills: bool = False) -> 
     if not len(boxes):
         return Rules(np.zeros((0, 3)), np.zeros((0, 3)), unit)
     width, height = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
-    thick = 3.0 * unit
+    thick = _THICK * unit
     frame = shapes.simple & (width > thick) & (height > thick)
     edges = frame & (shapes.stroked | shapes.filled) if fills else frame & shapes.stroked
     horizontal = _thin(boxes[height <= thick], 1, width[height <= thick])
