@@ -261,6 +261,7 @@ class Path:
     stroke: tuple[int, int, int] | None
     fill: tuple[int, int, int] | None
     segments: int  # drawing operators in the path: few in a rule or rectangle, many in a chart's curve
+    slant: float = 0.0  # share of the drawn length that follows neither axis: 1 in an arrow, 0 in a frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,9 @@ def content_to_wire(content: PageContent) -> dict[str, Any]:
         "undrawn": content.undrawn,
         "lines": [_line_to_wire(line) for line in content.lines],
         "rasters": [_rounded(raster.box) for raster in content.rasters],
-        "paths": [[*_rounded(path.box), path.stroke, path.fill, path.segments] for path in content.paths],
+        "paths": [
+            [*_rounded(path.box), path.stroke, path.fill, path.segments, round(path.slant, 2)] for path in content.paths
+        ],
     }
 
 
@@ -136,8 +138,8 @@ def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
         tuple(_line_from_wire(line) for line in wire["lines"]),
         tuple(Raster(Box(*box)) for box in wire["rasters"]),
         tuple(
-            Path(Box(x0, y0, x1, y1), tuple(stroke) if stroke else None, tuple(fill) if fill else None, segments)
-            for x0, y0, x1, y1, stroke, fill, segments in wire["paths"]
+            Path(Box(x0, y0, x1, y1), tuple(stroke) if stroke else None, tuple(fill) if fill else None, segments, slant)
+            for x0, y0, x1, y1, stroke, fill, segments, slant in wire["paths"]
         ),
         wire["unmapped"],
         wire["unread"],

@@ -243,6 +243,9 @@ def _walk(page: pypdfium2.PdfPage, frame: Frame) -> Iterator[tuple[_Handle, int,
 _bounds = tuple(ctypes.c_float() for _ in range(4))  # left, bottom, right, top; a worker has one thread
 _colour = tuple(ctypes.c_uint() for _ in range(4))
 _mode, _stroked = ctypes.c_int(), ctypes.c_int()
+#: Least diagonal of a path whose slant is measured, in the page's longer side: buttons and bullets are smaller; number
+#: of a path's points that are measured; least sine of the angle between a slanted stroke and both axes.
+_LEAST_SLANTED, _MOST_POINTS, _OFF_AXIS = 0.05, 60, 0.05
 
 
 def _path(handle: _Handle, frame: Frame) -> Path | None:
@@ -259,7 +262,42 @@ def _path(handle: _Handle, frame: Frame) -> Path | None:
         box = _visible(handle, frame, clip=True)
         if box is None:
             return None
-    return Path(box, stroke, fill, max(0, pdfium.FPDFPath_CountSegments(handle)))
+    segments = max(0, pdfium.FPDFPath_CountSegments(handle))
+    large = math.hypot(box.width, box.height) > _LEAST_SLANTED * max(frame.width, frame.height)
+    return Path(box, stroke, fill, segments, _slant(handle, frame, segments) if large else 0.0)
+
+
+def _slant(handle: _Handle, frame: Frame, segments: int) -> float:
+    """Return the share of a path's length that follows neither axis of the page. A curve counts as two chords."""
+    matrix = pdfium.FS_MATRIX()
+    if not pdfium.FPDFPageObj_GetMatrix(handle, matrix):
+        return 0.0
+    a, b, c, d, _, _ = multiplied((matrix.a, matrix.b, matrix.c, matrix.d, 0.0, 0.0), frame.matrix)
+    x, y = ctypes.c_float(), ctypes.c_float()
+    length = slanted = 0.0
+    last = (0.0, 0.0)
+    control: list[tuple[float, float]] = []  # the control points of a curve come before its end
+    for number in range(min(segments, _MOST_POINTS)):
+        segment = pdfium.FPDFPath_GetPathSegment(handle, number)
+        if not pdfium.FPDFPathSegment_GetPoint(segment, x, y):
+            return 0.0
+        here = (a * x.value + c * y.value, b * x.value + d * y.value)
+        kind = pdfium.FPDFPathSegment_GetType(segment)
+        if kind == pdfium.FPDF_SEGMENT_BEZIERTO and len(control) < 2:
+            control.append(here)
+            continue
+        ends = [here]
+        if control:
+            (p, q), (r, s) = control
+            ends.insert(0, ((last[0] + 3 * p + 3 * r + here[0]) / 8, (last[1] + 3 * q + 3 * s + here[1]) / 8))
+        for end in ends if kind != pdfium.FPDF_SEGMENT_MOVETO else ():
+            across, down = abs(end[0] - last[0]), abs(end[1] - last[1])
+            step = math.hypot(across, down)
+            length += step
+            slanted += step if min(across, down) > _OFF_AXIS * step else 0.0
+            last = end
+        last, control = here, []
+    return slanted / length if length else 0.0
 
 
 def _painted(get: Callable[..., int], handle: _Handle) -> Colour | None:

@@ -225,12 +225,16 @@ _MANY_SYMBOLS = 500
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Possible parts of figures. `boxes` (n, 4); `drawn`: curves and slanted lines; `rule`: thin, along an axis."""
+    """Possible parts of figures. `boxes` (n, 4); `drawn`: curves and slanted lines; `rule`: thin, along an axis.
+
+    `slanted` is the length along neither axis: the share of an object's strokes times its diagonal, in page units.
+    """
 
     boxes: Floats
     raster: npt.NDArray[np.bool_]
     drawn: npt.NDArray[np.bool_]
     rule: npt.NDArray[np.bool_]
+    slanted: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +247,7 @@ class Cluster:
     rules: int
     shapes: int  # rectangles and similar shapes
     raster_area: float
+    slanted: float  # length along neither axis, in page units
     picture: Box | None  # around the images only
 
     @property
@@ -267,7 +272,7 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     """Return visible objects outside tables, without page backgrounds, text boxes, and underlines."""
     content, unit = texts.content, texts.unit
     rasters = [(r.box.x0, r.box.y0, r.box.x1, r.box.y1) for r in content.rasters]
-    visible = [p for p in content.paths if _is_visible(p.stroke) or _is_visible(p.fill)]
+    visible = [p for p in content.paths if is_visible(p.stroke) or is_visible(p.fill)]
     paths = [(p.box.x0, p.box.y0, p.box.x1, p.box.y1) for p in visible]
     boxes = np.array([*rasters, *paths], dtype=np.float64).reshape(-1, 4)
     count = len(rasters)
@@ -275,9 +280,9 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     segments = np.array([1] * count + [p.segments for p in visible], dtype=np.int64)
     filled = np.array([True] * count + [p.fill is not None for p in visible], dtype=np.bool_)
     width, height = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
+    slanted = np.array([0.0] * count + [p.slant for p in visible], dtype=np.float64) * np.hypot(width, height)
     thin = np.minimum(width, height) <= 2.5 * unit
-    slanted = ~thin & ~filled & (segments <= 3)
-    drawn = ~raster & ((segments > 6) | slanted)
+    drawn = ~raster & ((segments > 6) | (~thin & ~filled & (segments <= 3)))
     keep = ~_inside(boxes, tables) & (np.maximum(width, height) > 0.8 * unit) & ~(raster & thin)
     # Rules between the columns of a page would join everything that they touch.
     wide = thin & ((width > 0.5 * content.width) | (height > 0.4 * content.height))
@@ -285,7 +290,7 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     keep &= ~_behind_text(texts, boxes, raster, filled, segments)
     frame = ~raster & ~filled & ~thin & (segments <= _PLAIN) & (width * height > 0.02 * content.width * content.height)
     boxes[raster] = _in_frames(boxes[raster], boxes[frame & keep])
-    return Objects(boxes[keep], raster[keep], drawn[keep], (thin & ~drawn & ~raster)[keep])
+    return Objects(boxes[keep], raster[keep], drawn[keep], (thin & ~drawn & ~raster)[keep], slanted[keep])
 
 
 def _grid_lines(
@@ -315,7 +320,7 @@ def symbols(lines: Sequence[Line]) -> Objects:
     found = [box for boxes in single.values() if len(boxes) >= _MANY_SYMBOLS for box in boxes]
     boxes = np.array([(box.x0, box.y0, box.x1, box.y1) for box in found], dtype=np.float64).reshape(-1, 4)
     no, yes = np.zeros(len(found), dtype=np.bool_), np.ones(len(found), dtype=np.bool_)
-    return Objects(boxes, no, yes, no)
+    return Objects(boxes, no, yes, no, np.zeros(len(found), dtype=np.float64))
 
 
 def _in_frames(boxes: Floats, frames: Floats) -> Floats:
@@ -331,7 +336,8 @@ def _in_frames(boxes: Floats, frames: Floats) -> Floats:
     return cut
 
 
-def _is_visible(colour: tuple[int, int, int] | None) -> bool:
+def is_visible(colour: tuple[int, int, int] | None) -> bool:
+    """Return whether strokes or shapes of the color differ from white paper."""
     return colour is not None and min(colour) < 248
 
 
@@ -391,12 +397,15 @@ def _collected(objects: Objects, owner: Ints) -> list[Cluster]:
         np.maximum.reduceat(boxes[:, 3], starts),
         *(np.add.reduceat(kind.astype(np.float64), starts) for kind in (raster, drawn, rule, ~(raster | drawn | rule))),
         np.add.reduceat(np.where(raster, area, 0.0), starts),
+        np.add.reduceat(objects.slanted[order], starts),
     ]
     ends = [*starts[1:].tolist(), len(order)]
     found = []
     for start, end, row in zip(starts.tolist(), ends, zip(*(c.tolist() for c in columns), strict=True), strict=True):
         picture = _around(boxes[start:end][raster[start:end]]) if row[4] else None
-        found.append(Cluster(Box(*row[:4]), int(row[4]), int(row[5]), int(row[6]), int(row[7]), row[8], picture))
+        found.append(
+            Cluster(Box(*row[:4]), int(row[4]), int(row[5]), int(row[6]), int(row[7]), row[8], row[9], picture)
+        )
     return found
 
 
@@ -419,6 +428,7 @@ def joined(clusters: list[Cluster]) -> Cluster:
         sum(cluster.rules for cluster in clusters),
         sum(cluster.shapes for cluster in clusters),
         sum(cluster.raster_area for cluster in clusters),
+        sum(cluster.slanted for cluster in clusters),
         picture,
     )
 

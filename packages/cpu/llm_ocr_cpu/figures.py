@@ -1,5 +1,6 @@
 """Find the figures of a page: captions first, then touching images and drawings."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,6 +47,9 @@ _ON_AXES = 6
 _LISTING = 8
 #: Edges of a drawing in its shorter side, and share of strokes beyond them up to which all are a border.
 _EDGE, _IN_MIDDLE = 0.15, 0.1
+#: Length of strokes along neither axis, in the diagonal of their cluster, from which they are a drawing: text boxes,
+#: backgrounds of programs, and tables have none.
+_SLANTED = 0.6
 #: Letters in a chart for each of its numbers; a program with line numbers beside it has more.
 _MOST_LETTERS = 12
 
@@ -122,8 +126,9 @@ def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -
     on_axes = sum(is_number(texts.content.lines[index].text) for index in labels - inside)
     numbered = numbers >= 6 and int(texts.letters[members].sum()) <= _MOST_LETTERS * numbers
     chart = cluster.shapes + cluster.rules + cluster.drawn >= 10 and numbered
-    many = cluster.drawn >= 25 and not _is_border(cluster, texts.content.paths)
-    return many or (chart and (cluster.drawn + cluster.shapes >= 4 or on_axes >= _ON_AXES))
+    slanted = cluster.slanted > _SLANTED * math.hypot(cluster.box.width, cluster.box.height)
+    drawing = (cluster.drawn >= 25 or slanted) and not _is_border(cluster, texts.content.paths)
+    return drawing or (chart and (cluster.drawn + cluster.shapes >= 4 or on_axes >= _ON_AXES))
 
 
 def _is_border(cluster: Cluster, paths: Sequence[Path]) -> bool:
@@ -211,10 +216,11 @@ def label_of(cluster: Cluster, lines: frozenset[int], texts: Texts) -> str:
 # Figures of a page: images, drawings, and combinations, found by captions first.
 
 
-def find_figures(content: PageContent, tables: Sequence[Region]) -> list[Region]:
+def find_figures(content: PageContent, tables: Sequence[Region], pictures: Sequence[Box] = ()) -> list[Region]:
     """Return the figures from top to bottom, without lines of tables or of other figures.
 
-    The function never raises on unusual content. `tables` is the result of `find_tables` on the same page.
+    The function never raises on unusual content. `tables` is the result of `find_tables` on the same page; `pictures`
+    are boxes of images that are figures in any size.
     """
     if not content.rasters and not content.paths:
         return []
@@ -233,7 +239,9 @@ def find_figures(content: PageContent, tables: Sequence[Region]) -> list[Region]
     rest = [cluster for cluster, free in zip(clusters, anchors.free, strict=True) if free]
     candidates = [shown(cluster) for cluster in merged(rest, texts)]
     for cluster in candidates:
-        if is_figure(cluster, texts) and not any(cluster.box.covered_by(other.box) > 0.5 for other, _ in chosen):
+        known = any(cluster.box.covered_by(other.box) > 0.5 for other, _ in chosen)
+        wanted = any(picture.covered_by(cluster.box) > 0.5 for picture in pictures)
+        if not known and (wanted or is_figure(cluster, texts)):
             chosen.append((cluster, frozenset()))
     if tracing():
         counts = {"captions": len(captions), "by_caption": by_caption, "candidates": len(candidates)}

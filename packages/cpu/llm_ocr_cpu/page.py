@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.documents.ink import ink_of, ink_without
@@ -12,6 +13,7 @@ from llm_ocr.engines.trace import note, timed, tracing
 from llm_ocr.errors import PageFailure
 from llm_ocr.results.joining import is_cjk
 from llm_ocr.types import SCAN, Attempt, Block, BlockKind, Box, EncodedImage, Page, PageContent, Reason, Status
+from llm_ocr_cpu.figure_clusters import is_visible
 from llm_ocr_cpu.figures import find_figures
 from llm_ocr_cpu.formulas import find_formulas
 from llm_ocr_cpu.layout import page_blocks
@@ -35,6 +37,8 @@ _UNREADABLE, _LEGIBLE = 0.05, 0.55
 _GUESSED = 0.4
 #: Share of an unreadable area that must be inside a block, and width of a word in such an area, in its heights.
 _WITHIN, _WORD_HEIGHTS = 0.5, 3
+#: Share of such an area that is in a picture.
+_IN_PICTURE = 0.8
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
 UNREAD = 5
 
@@ -76,7 +80,11 @@ def _read(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_mod
             attempt = _by_text_layer(shown)
             unread = _unread_lines(page, shown, attempt)
             if unread and not is_scan(content):
-                attempt = _by_text_layer(_with_unread(page, shown, unread, recogniser))
+                shown = _with_unread(page, shown, unread, recogniser)
+                attempt = _by_text_layer(shown)
+                left = [box for box, _ in _unread_lines(page, shown, attempt)]
+                if pictures := _pictures_around(left, shown):
+                    attempt = _by_text_layer(shown, pictures)
                 unread = []
             better = _better_by_ocr(page, read, attempt, recogniser, lacking=unread, layout_model=layout_model)
             if better is None and _unknown(read) > _unknown(content):
@@ -92,7 +100,23 @@ def _read(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_mod
     _note_source("OCR", page, probe, text_layer=text_layer)
     with timed("loading OCR"):
         loaded = recogniser()
-    return replace(_by_ocr(page, pixels, loaded, layout_model=layout_model), probe=probe)
+    attempt = replace(_by_ocr(page, pixels, loaded, layout_model=layout_model), probe=probe)
+    drawing = None if attempt.blocks else _drawing_alone(page)
+    return attempt if drawing is None else replace(attempt, blocks=(drawing,))
+
+
+def _drawing_alone(page: Page) -> Block | None:
+    """Return a figure around all that a page without text shows; None if parts of it look like lines of text."""
+    content, ink = page.content, page.evidence.ink if page.evidence else None
+    if ink is None or ink_without((), pixels_of_ink(ink, 0)):
+        return None
+    if content is None:
+        return Block(BlockKind.FIGURE, Box(0, 0, 1, 1))
+    shown = [path.box for path in content.paths if is_visible(path.stroke) or is_visible(path.fill)]
+    shown += [raster.box for raster in content.rasters]
+    if not any(box.area for box in shown):
+        return None
+    return Block(BlockKind.FIGURE, reduce(Box.union, shown).scaled(1 / content.width, 1 / content.height))
 
 
 def _note_source(source: str, page: Page, probe: float | None, *, text_layer: bool) -> None:
@@ -134,9 +158,20 @@ def read_text_layer(page: Page) -> Attempt:
     return _with_hidden(_by_text_layer(content), content)
 
 
-def _by_text_layer(content: PageContent) -> Attempt:
-    """Read the text layer; a partially read layer is not the page's text."""
-    read = Attempt("embedded", "text-layer", Status.OK, laid_out(content))
+def _pictures_around(boxes: Sequence[Box], content: PageContent) -> list[Box]:
+    """Return the boxes in page units of pictures, such as logos, with one of the relative boxes and no line in them."""
+    inside = [box.scaled(content.width, content.height) for box in boxes]
+    return [
+        picture.box
+        for picture in content.rasters
+        if any(box.covered_by(picture.box) > _IN_PICTURE for box in inside)
+        and not any(line.box.covered_by(picture.box) > _IN_PICTURE for line in content.lines)
+    ]
+
+
+def _by_text_layer(content: PageContent, pictures: Sequence[Box] = ()) -> Attempt:
+    """Read the text layer; a partially read layer is not the page's text. `pictures` are figures, however small."""
+    read = Attempt("embedded", "text-layer", Status.OK, laid_out(content, pictures=pictures))
     if not content.unread:
         return read
     detail = f"the last {content.unread:,} characters of the text layer in the file were not read"
@@ -304,10 +339,10 @@ def _with_pictures(page: Page, content: PageContent, recogniser: GetRecogniser) 
     return read
 
 
-def laid_out(content: PageContent, formulas: Sequence[Box] = ()) -> tuple[Block, ...]:
+def laid_out(content: PageContent, formulas: Sequence[Box] = (), pictures: Sequence[Box] = ()) -> tuple[Block, ...]:
     """Return the blocks of a page, including tables, figures, and formulas, from its lines and objects.
 
-    `formulas` are the boxes of a scan's display formulas in page units.
+    `formulas` are the boxes of a scan's display formulas in page units, `pictures` those that are figures in any size.
     """
     if tracing():
         lines, words = len(content.lines), sum(len(line.text.split()) for line in content.lines)
@@ -318,14 +353,16 @@ def laid_out(content: PageContent, formulas: Sequence[Box] = ()) -> tuple[Block,
     if degrees:
         note("orientation", f"laid out as turned clockwise by {degrees} degrees, so that the lines are upright")
         return turned_back(_laid_out(upright(content, (), degrees)[0], on_side=degrees != 180), degrees)
-    return _laid_out(content, formulas)
+    return _laid_out(content, formulas, pictures)
 
 
-def _laid_out(content: PageContent, areas: Sequence[Box] = (), *, on_side: bool = False) -> tuple[Block, ...]:
+def _laid_out(
+    content: PageContent, areas: Sequence[Box] = (), pictures: Sequence[Box] = (), *, on_side: bool = False
+) -> tuple[Block, ...]:
     with timed("tables"):
         tables = find_tables(content)
     with timed("figures"):
-        figures = find_figures(content, tables)
+        figures = find_figures(content, tables, pictures)
     with timed("formulas"):
         formulas = find_formulas(content, [*tables, *figures], areas)
     with timed("layout"):

@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -131,6 +132,7 @@ def read_chars(page: pypdfium2.PdfPage, frame: Frame, found: Objects, picture: P
         count = min(total, MAX_CHARS)
         handle = ctypes.cast(text_page.raw, ctypes.c_void_p).value or 0
         codes = np.array([_unicode(handle, index) for index in range(count)], dtype=np.int64)
+        codes[codes > sys.maxunicode] = 0xFFFD  # from a damaged table of the font
         bounds = np.zeros((count, 4), dtype=np.float32)  # left, top, right, bottom: the order of FS_RECTF
         address = bounds.ctypes.data
         for index in range(count):
@@ -737,15 +739,13 @@ def _unmapped(codes: Ints) -> Bools:
     control = ((codes >= 0) & (codes < 32) & (codes != 10) & (codes != 13)) | ((codes > 0x7E) & (codes < 0xA0))
     private = ((codes >= 0xD800) & (codes < 0xF900)) | (codes >= 0xF0000)
     known = np.isin(codes, list(_BULLETS)) | (codes == 0x85)
-    nothing = (
-        (codes == 0xFFFD) | ((codes >= 0xFDD0) & (codes < 0xFDF0)) | (codes >= 0x110000) | (codes & 0xFFFE == 0xFFFE)
-    )
+    nothing = (codes == 0xFFFD) | ((codes >= 0xFDD0) & (codes < 0xFDF0)) | (codes & 0xFFFE == 0xFFFE)
     found: Bools = (control | private | nothing) & ~known & (codes >= 0)
     return found
 
 
 def _texts(codes: Ints, unmapped: Bools) -> list[str]:
-    texts = [chr(code) if 0 <= code < 0x110000 else "" for code in codes.tolist()]
+    texts = [chr(code) if code >= 0 else "" for code in codes.tolist()]
     for at in np.nonzero(unmapped)[0].tolist():
         texts[at] = "\ufffd"
     for at in np.nonzero(_within(codes, _FORMS))[0].tolist():

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 #: justified spaces up to about 0.7; the narrowest gutters in print are 1.2.
 NEAR = 0.75
 _ROOT = "√"
+#: Number of glyphs from which their producer may be known as one that places each alone.
+_LEAST_ALONE = 20
+#: Share of glyphs after a space above which words have fewer than 2.5 letters, so that narrow spaces are false; and
+#: the deviation of such gaps from the usual one in font sizes.
+_SPACED, _LETTER_GAP = 0.4, 0.07
 #: Narrowest and widest gaps in font sizes between the letters of spaced words, the range of the gaps of one row, and
 #: the share of letters of the row.
 _LETTER_GAPS, _UNEVEN, _LETTERS = (0.1, 0.5), 0.2, 0.6
@@ -73,17 +78,25 @@ def _distance(u0: Floats, u1: Floats) -> Floats:
     return np.maximum(u0[1:] - u1[:-1], u0[:-1] - u1[1:])
 
 
-def _missed_spaces(glyphs: Glyphs) -> Bools:
-    """Return missed spaces: some PDF producers place each glyph alone without spaces, and pdfium misses narrow gaps."""
-    found = np.zeros(len(glyphs.texts), dtype=bool)
+def _spaces(glyphs: Glyphs) -> Bools:
+    """Return the glyphs after a space, as pdfium reports them.
+
+    If the PDF's producer places each glyph alone, the gaps correct them: pdfium misses narrow spaces, or adds so many
+    between the letters of words that all words are short.
+    """
     alone = np.diff(glyphs.objects) != 0
-    if len(alone) < 50 or alone.mean() < 0.7:
-        return found
+    if len(alone) < _LEAST_ALONE or alone.mean() < 0.7:
+        return glyphs.spaced
+    spaced = glyphs.spaced.copy()
     gap = (glyphs.u0[1:] - glyphs.u1[:-1]) / glyphs.size[1:]
-    beside = ~glyphs.spaced[1:] & (np.abs(np.diff(glyphs.base)) < 0.05 * glyphs.size[1:]) & (np.abs(gap) < 0.25)
-    usual = float(np.median(gap[beside])) if beside.any() else 0.0
-    found[1:] = beside & (gap > max(0.11, usual + 0.08))
-    return found
+    beside = (np.abs(np.diff(glyphs.base)) < 0.05 * glyphs.size[1:]) & (np.abs(gap) < 0.25)
+    false = spaced.mean() > _SPACED
+    within = beside if false else beside & ~spaced[1:]
+    usual = float(np.median(gap[within])) if within.any() else 0.0
+    spaced[1:] |= beside & (gap > max(0.11, usual + 0.08))
+    if false:
+        spaced[1:] &= ~beside | (np.abs(gap - usual) > _LETTER_GAP)
+    return spaced
 
 
 def _letterspaced(glyphs: Glyphs, spaced: Bools) -> tuple[Bools, Bools]:
@@ -129,7 +142,7 @@ def _stretches(flags: Bools) -> tuple[list[int], list[int]]:
 def words_of(glyphs: Glyphs) -> Words:
     """Split glyphs at whitespace, at gaps, and at changes of the line."""
     size, base, u0, u1, rtl = glyphs.size, glyphs.base, glyphs.u0, glyphs.u1, glyphs.rtl
-    spaced, follows = _letterspaced(glyphs, glyphs.spaced | _missed_spaces(glyphs))
+    spaced, follows = _letterspaced(glyphs, _spaces(glyphs))
     smaller = np.minimum(size[1:], size[:-1])
     cut = spaced[1:] | (glyphs.turn[1:] != glyphs.turn[:-1]) | (rtl[1:] != rtl[:-1])
     cut |= np.abs(np.diff(base)) > 0.15 * smaller

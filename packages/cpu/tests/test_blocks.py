@@ -398,6 +398,32 @@ def test_entries_of_an_index_keep_their_lines():
     )
 
 
+def test_contents_with_numbers_right_after_the_dots_keep_their_lines():
+    words = ("Sails", "Ropes", "Knots", "Oars", "Tar")
+    rows = [f"{word}{' .' * 7}{page}" for word, page in zip(words, (" 14", "15", "16", " 18", " 20"), strict=True)]
+    lines = [line(text, 50, 300 + 12 * n, width=300) for n, text in enumerate(rows)]
+    ((_, text),) = kinds(page_blocks(page(lines), []))
+    assert text.split("  \n") == ["Sails ... 14", "Ropes ... 15", "Knots ... 16", "Oars ... 18", "Tar ... 20"]
+
+
+def test_lines_of_a_verse_keep_their_ends():
+    verse = ["The harbor sleeps", "Below the hill and all its boats lie still", "Who keeps the light", "He went away"]
+    lines = [line(text, 50, 300 + 12 * n, width=5 * len(text)) for n, text in enumerate(verse)]
+    ((_, text),) = kinds(page_blocks(page(lines), []))
+    assert text.split("  \n") == verse
+
+
+def test_item_with_an_indented_first_row_keeps_its_other_rows():
+    rows = [
+        ("• The harbor opens at nine for all boats that carry fish or salt or wool", 70),
+        ("close at noon. The keeper of the gate writes their names into a large book,", 50),
+        ("Every boat pays a fee.", 50),
+    ]
+    lines = [line(text, x, 300 + 12 * n, width=5 * len(text)) for n, (text, x) in enumerate(rows)]
+    item = next(block for block in page_blocks(page([*body(80), *lines]), []) if "harbor" in block.text)
+    assert item.text == "- " + " ".join(text for text, _ in rows).removeprefix("• ")
+
+
 def test_command_with_own_indent_in_a_sentence_is_code():
     rows = [line("With apt, you can set a package to hold using", 50, 400)]
     rows += [line("hold package_name", 75, 412, mono=True), line("and remove the hold again.", 50, 424)]

@@ -7,7 +7,9 @@ import pypdfium2
 import pytest
 from any_page import PROSE, contents
 from hypothesis import HealthCheck, given, settings
+from pdf_writing import pages, text
 
+from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
 from llm_ocr.types import Box, Line, PageContent, Path, Raster, Word
 from llm_ocr_cpu.figures import find_figures
 from llm_ocr_cpu.pdf_text import page_content
@@ -151,6 +153,27 @@ def test_a_drawing_without_caption_needs_many_strokes():
     strokes = [curve(150 + 7 * n, 200 + 5 * n, 250 + 7 * n, 260 + 5 * n) for n in range(30)]
     assert only(page(prose(60, 500, 20), strokes)).label == "diagram"
     assert figures(page(prose(60, 500, 20), strokes[:5])) == []
+
+
+ELLIPSES = b"".join(
+    b"%d 450 m %d 580 %d 580 %d 450 c %d 320 %d 320 %d 450 c S " % (x, x, x + 200, x + 200, x + 200, x, x)
+    for x in (150, 240)
+)
+ARROWS = b"150 400 m 300 480 l S 300 480 m 450 400 l S 120 370 60 30 re S 270 480 60 30 re S 420 370 60 30 re S "
+ROUND_FRAME = (
+    b"160 400 m 440 400 l 446 400 450 404 450 410 c 450 490 l 450 496 446 500 440 500 c 160 500 l "
+    b"154 500 150 496 150 490 c 150 410 l 150 404 154 400 160 400 c S "
+)
+
+
+@pytest.mark.parametrize(("drawn", "found"), [(ELLIPSES, 1), (ARROWS, 1), (ROUND_FRAME, 0)])
+def test_few_slanted_strokes_are_a_figure_and_a_round_frame_is_none(drawn, found):
+    labels = text("north", 200, 450) + text("south", 320, 450)
+    prose = b"".join(text(PROSE, 60, 250 - 14 * row, 10) for row in range(8))
+    pdf = pypdfium2.PdfDocument(pages(drawn + labels + prose))
+    with contextlib.closing(pdf):
+        content = content_from_wire(content_to_wire(page_content(pdf[0])))
+    assert len(figures(content)) == found
 
 
 def test_a_caption_above_its_figure_is_found_too():

@@ -211,7 +211,17 @@ def spaced(words, gap):
     return drawn
 
 
-WIDTHS = {"C": 0.722, "O": 0.778, "M": 0.833, "E": 0.667, "S": 0.667, "N": 0.722, "X": 0.667, "T": 0.611}  # Helvetica
+#: Widths of letters of Helvetica in font sizes.
+WIDTHS = {"C": 0.722, "O": 0.778, "M": 0.833, "E": 0.667, "S": 0.667, "N": 0.722, "X": 0.667, "T": 0.611}
+WIDTHS |= {
+    "m": 0.833,
+    "l": 0.222,
+    "r": 0.333,
+    "t": 0.278,
+    "c": 0.5,
+    "w": 0.722,
+    **dict.fromkeys("ehnou", 0.556),
+}  # Helvetica
 
 
 def test_spaced_capitals_are_words_and_single_letters_are_not():
@@ -318,6 +328,30 @@ def test_visible_glyph_with_whitespace_code_belongs_to_its_word():
     plain = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
     (line,) = content(data.replace(plain, font)).lines
     assert [(word.text, word.doubtful) for word in line.words] == [("a", ()), ("generi\ufffd", (6,)), ("word", ())]
+
+
+def test_code_beyond_unicode_is_an_unreadable_character():
+    ranges = b"begincodespacerange <00> <7F> <E00000> <EFFFFF> endcodespacerange"
+    table = stream(b"/CMapName/X def " + ranges + b" 2 begincidrange <E00000> <EFFFFF> 1 <20> <7E> 1 endcidrange")
+    parts = (
+        table.replace(b"<<", b"<</Type/CMap/CMapName/X", 1),
+        b"<</Type/Font/Subtype/CIDFontType2/BaseFont/X/CIDSystemInfo<</Registry(Adobe)/Ordering(Japan1)/Supplement 3>>"
+        b"/FontDescriptor<</Type/FontDescriptor/FontName/X/Flags 4>>>>",
+    )
+    font = b"<</Type/Font/Subtype/Type0/BaseFont/X/Encoding 4 0 R/DescendantFonts[5 0 R]>>"
+    plain = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
+    page = pypdfium2.PdfDocument(pages(text("\xe0\xe0\xe0cm"), extra=parts).replace(plain, font))[0]
+    found = page_content(page, picture=page.render(scale=2).to_pil())
+    assert [line.text for line in found.lines] == ["\ufffdcm"]
+
+
+def test_letters_placed_alone_in_short_columns_are_words():
+    drawn = b"1 0 0 -1 0 792 cm "  # as word processors in browsers write; pdfium reports line breaks within words
+    for column, end in enumerate(("one", "two", "three")):
+        for row, word in enumerate(("column", end)):
+            drawn += b"q .75 0 0 .75 %d %d cm BT /F 14.66 Tf 1 0 0 -1 0 0 Tm " % (72 + 168 * column, 86 + 14.5 * row)
+            drawn += b"".join(b"(%c) Tj %f 0 Td " % (ord(letter), 14.66 * WIDTHS[letter]) for letter in word) + b"ET Q "
+    assert sorted(texts(drawn)) == ["column", "column", "column", "one", "three", "two"]
 
 
 def test_radicals_are_read_as_ideographs():

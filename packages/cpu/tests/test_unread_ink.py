@@ -9,7 +9,7 @@ import llm_ocr
 from llm_ocr.documents.images import encoded
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.page_wire import page_from_wire, page_to_wire
-from llm_ocr.types import Evidence, Page, Status
+from llm_ocr.types import BlockKind, Evidence, Page, Status
 from llm_ocr_cpu.page import read_page
 from llm_ocr_cpu.pdf_text import page_content
 
@@ -57,6 +57,27 @@ def test_a_scan_that_lies_oblique_is_ok(tmp_path, degrees):
     (page,) = run.pages(images=False)
     assert PROSE[0] in " ".join(page.markdown.split())
     assert (page.status, page.ledger.unread) == (Status.OK, ())
+
+
+#: Marks of a logo in ragged columns, which look like letters.
+MARKS = b"".join(b"\xff" * 3 + bytes([0] * (2 + at % 3)) for at in range(40))
+
+
+@needs_ocr
+def test_small_picture_without_readable_text_is_a_figure():
+    width = 160
+    row = (MARKS * 2)[:width]
+    data = b"".join(row[7 * (y // 3) % 40 :] + row[: 7 * (y // 3) % 40] for y in range(20))
+    logo = b"<</Type/XObject/Subtype/Image/Width 160/Height 20/ColorSpace/DeviceGray/BitsPerComponent 8/Length %d>>"
+    image = logo % len(data) + b"stream\n" + data + b"\nendstream"
+    attempt = read(pages(LAYER[: len(LAYER) // 4] + b"q 110 0 0 14 250 60 cm /X Do Q", extra=(image,)))
+    assert [block.kind for block in attempt.blocks if block.kind is BlockKind.FIGURE] == [BlockKind.FIGURE]
+
+
+@needs_ocr
+def test_page_with_nothing_but_a_drawing_is_a_figure():
+    attempt = read(pages(b"1 0 0 rg 300 500 40 30 re f"))
+    assert (attempt.status, [block.kind for block in attempt.blocks]) == (Status.OK, [BlockKind.FIGURE])
 
 
 def scan(strips=1):

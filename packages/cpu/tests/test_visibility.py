@@ -64,6 +64,12 @@ def test_small_pale_and_white_print_that_is_seen_stays(drawn):
     assert (len(found.lines), found.invisible) == (2, 0)
 
 
+def test_letters_far_below_each_other_are_seen():
+    corners = [("a", 36, 745), ("c", 36, 40), ("b", 570, 745), ("d", 570, 40)]
+    found = content(*(text(letter, x, y, 14.7) for letter, x, y in corners))
+    assert (sorted(texts(found)), found.invisible) == (["a", "b", "c", "d"], 0)
+
+
 def test_invisible_text_over_the_scan_of_its_words_stays():
     scan = b"q 120 0 0 14 70 597 cm /X Do Q"
     found = content(scan, b"3 Tr " + SECRET_LINE, extra=(SCAN,))

@@ -255,8 +255,9 @@ class Margins:
     def leaves_item(self, first: Row, before: Row, row: Row, several: bool, short: bool) -> bool:
         """Return whether `row` is outside the list item that `first` began."""
         inset = self.start(row) - self.start(first)
-        if inset < -self.indent:
-            return True
+        if inset < -self.indent:  # only the first row of the item is indented, or the text after it is not
+            flush = several and abs(self.start(row) - self.start(before)) < self.indent
+            return short or not (flush or goes_on(before.text, row.text)) or parse_marker(row.text) is not None
         if inset > self.indent:  # indented below the item's text
             return several and self.start(row) - self.start(before) > 1.5 * self.indent and short
         return (several and self.start(before) - self.start(first) > self.indent) or short
@@ -565,9 +566,8 @@ def _index_breaks(rows: Sequence[Row], margins: Margins) -> list[bool]:
     These rows are those after the pages of an entry, after a reference that is not continued in an indented row, and
     after a short row.
     """
-    paged, referring = (
-        [sign.search(row.text) is not None for row in rows] for sign in (_INDEX_PAGES, _INDEX_REFERENCE)
-    )
+    paged = [_INDEX_PAGES.search(row.text) is not None or is_contents_entry(row.text) for row in rows]
+    referring = [_INDEX_REFERENCE.search(row.text) is not None for row in rows]
     entries = sum(pages or reference for pages, reference in zip(paged, referring, strict=True))
     if len(rows) < _INDEX_ROWS or entries < _INDEX_SHARE * len(rows) or any(row.cells > 1 for row in rows):
         return []
@@ -580,11 +580,31 @@ def _index_breaks(rows: Sequence[Row], margins: Margins) -> list[bool]:
     return breaks
 
 
+#: Least number of lines of a verse, and least share of them that end early.
+_VERSE, _EARLY = 4, 0.4
+
+
+def _verse_breaks(rows: Sequence[Row], margins: Margins) -> list[bool]:
+    """Return which rows begin on a new line if all begin with a capital, and many end early; empty otherwise."""
+    if len(rows) < _VERSE or margins.heading or margins.hanging or not all(map(_begins_line, rows)):
+        return []
+    if is_sure_heading(rows[0]) or (is_capitals(rows[0].text) and not is_capitals(rows[1].text)):
+        return []  # a heading above lines
+    early = sum(margins.is_short(before, row) for before, row in pairwise(rows))
+    return [index > 0 for index in range(len(rows))] if early >= _EARLY * len(rows) else []
+
+
+def _begins_line(row: Row) -> bool:
+    """Return whether the row, without marks, begins with a capital letter, as no sentence goes on."""
+    first = next(filter(str.isalnum, row.text), "")
+    return first.isupper() and row.cells == 1 and parse_marker(row.text) is None and not is_footnote(row.text)
+
+
 def _in_stretch(rows: Sequence[Row], measures: Measures, edge: float) -> list[Group]:
     margins = find_margins(rows, measures, edge)
     if _is_address(rows, margins):
         return [Group(list(rows), [index > 0 for index in range(len(rows))])]
-    if breaks := _index_breaks(rows, margins):
+    if breaks := _index_breaks(rows, margins) or _verse_breaks(rows, margins):
         return [Group(list(rows), breaks)]
     groups: list[Group] = []
     for index, row in enumerate(rows):
