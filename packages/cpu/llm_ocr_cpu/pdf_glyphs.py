@@ -50,6 +50,8 @@ _UNDERSCORE, _LONGEST_UNDERSCORE = (0.2, 0.7), 20
 _CELL, _MOST_IN_CELL = 4.0, 16
 #: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
 _TALL, _TELLING_GLYPHS = 0.7, 8
+#: Share of their height by which boxes of one height differ, and largest height of a line in font sizes.
+_SAME, _LINE = 0.02, 1.5
 #: Width in font sizes that is less than that of any letter (`l` has 0.22), and the width of most letters.
 _NARROW, _WIDE = 0.15, 0.48
 _FIXED_PITCH, _ITALIC_FLAG, _FORCE_BOLD = 1, 1 << 6, 1 << 18  # PDF 32000-1, table 123
@@ -481,6 +483,8 @@ def _even_out(
                 size[members] = nominal
             elif len(wide) >= _TELLING_GLYPHS or size[members[0]] != nominal:
                 size[members] = middle / _WIDE
+        elif plausible and nominal < tall < _LINE * nominal and np.mean(np.abs(high - tall) < _SAME * tall) > 0.5:
+            size[members] = nominal  # the boxes of most letters are as high as their line, those of leader dots are not
         elif tall > 1.15 * low and len(wide) >= _TELLING_GLYPHS:
             size[members] = tall / _TALL
         elif plausible and nominal > 1.5 * tall:

@@ -52,6 +52,16 @@ def test_scripts_in_cells_are_tags_and_values_stay_values(spanning):
     assert all(cell in shown for cell in ("a<b CO<sub>2</sub>", "cm<sup>2</sup> 1", "10<sup>4</sup>", "beta"))
 
 
+def test_heading_over_part_of_the_gap_does_not_join_two_columns():
+    lines = [line("Offense", 53, 100), line("All", 157, 100), line("Under 18", 176, 100)]
+    for number in range(20):
+        y = 117 + 12 * number
+        lines += [line(f"Row {number}", 53, y), line(f"{number + 10}.1", 152, y), line(f"{number + 20}.2", 195, y)]
+    rules = [rule(50, 97, 250, 97), rule(50, 114, 250, 114), rule(50, 360, 250, 360), rule(130, 97, 130, 360)]
+    cells = only(page(lines, [*rules, rule(50, 97, 50, 360), rule(250, 97, 250, 360)])).text
+    assert "<td>Row 7</td><td>17.1</td><td>27.2</td>" in cells
+
+
 def test_bullets_of_a_symbol_font_are_lines_of_their_cell():
     xs, ys = [100, 200, 400], [100, 120, 160]
     lines = cell_lines([["Column", "Meaning"], ["usage", "One of two:"]], xs, ys)

@@ -345,6 +345,15 @@ def test_code_beyond_unicode_is_an_unreadable_character():
     assert [line.text for line in found.lines] == ["\ufffdcm"]
 
 
+def test_low_boxes_of_leader_dots_leave_the_font_size_as_it_is():
+    heights = np.array([6.9] * 60 + [0.7] * 25)
+    boxes = np.column_stack((np.zeros(85), np.zeros(85), np.full(85, 2.8), heights))
+    size, em, starts = np.where(heights > 1, 6.0, 0.7), np.full(85, 6.0), np.arange(85)
+    kinds = np.tile([1.0, 60.0, 0.0], (85, 1))
+    pdf_glyphs._even_out(size, em, kinds[:1], kinds, starts, boxes, np.zeros(85, dtype=bool))
+    assert set(size.tolist()) == {6.0}
+
+
 def test_letters_placed_alone_in_short_columns_are_words():
     drawn = b"1 0 0 -1 0 792 cm "  # as word processors in browsers write; pdfium reports line breaks within words
     for column, end in enumerate(("one", "two", "three")):

@@ -301,6 +301,10 @@ _GAP = 0.45
 _ROWS_HIGH = 0.92
 
 
+#: Share of the rows in a column, such as those of its heading, that may cover a part of the gap of the others.
+_HEADINGS = 0.06
+
+
 def placed(lattice: Lattice, piece: Piece) -> tuple[int, int] | None:
     """Return row and column of the place with the center of a piece."""
     x, y = piece.box.centre
@@ -337,7 +341,7 @@ def _column_cuts(rows: list[Row], size: float) -> list[float]:
         return []
     several = most_parted(several)
     cuts = []
-    for low, high in free_intervals(several, 0.0):
+    for low, high in free_intervals(several, _HEADINGS):
         before = [s for row in several for s in row.segments if s.x1 <= low + 0.1]
         after = [s for row in several for s in row.segments if s.x0 >= high - 0.1]
         marks = sum(len(s.text) <= 2 and not is_number(s.text) for s in before)
