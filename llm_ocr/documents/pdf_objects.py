@@ -174,8 +174,9 @@ def page_objects(page: pypdfium2.PdfPage, frame: Frame, *, paths: bool = True) -
                 found.texts_at.append(Placed(handle, box, order))
         elif not paths:
             continue
-        elif kind == pdfium.FPDF_PAGEOBJ_PATH and (path := _path(handle, where)) is not None:
-            found.paths.append(path)
+        elif kind == pdfium.FPDF_PAGEOBJ_PATH:
+            if (path := _path(handle, where, with_slant=len(found.paths) < _MOST_SLANTED)) is not None:
+                found.paths.append(path)
         elif kind == pdfium.FPDF_PAGEOBJ_SHADING and (box := _visible(handle, where, clip=True)) is not None:
             found.paths.append(Path(box, None, (128, 128, 128), 1))
         if len(found.paths) >= MAX_PATHS:
@@ -243,12 +244,16 @@ def _walk(page: pypdfium2.PdfPage, frame: Frame) -> Iterator[tuple[_Handle, int,
 _bounds = tuple(ctypes.c_float() for _ in range(4))  # left, bottom, right, top; a worker has one thread
 _colour = tuple(ctypes.c_uint() for _ in range(4))
 _mode, _stroked = ctypes.c_int(), ctypes.c_int()
-#: Least diagonal of a path whose slant is measured, in the page's longer side: buttons and bullets are smaller; number
-#: of a path's points that are measured; least sine of the angle between a slanted stroke and both axes.
-_LEAST_SLANTED, _MOST_POINTS, _OFF_AXIS = 0.05, 60, 0.05
+#: Least diagonal of a path whose slant is measured, as a share of the page's longer side: 42 points of A4, more than
+#: that of a bullet or a large radio button (25).
+_LEAST_SLANTED = 0.05
+#: Limits of the measured paths of a page, and of the measured points of a path, which bound the time to 0.1 s a page.
+_MOST_SLANTED, _MOST_POINTS = 500, 60
+#: Least sine of the angle between a slanted stroke and both axes.
+_OFF_AXIS = 0.05
 
 
-def _path(handle: _Handle, frame: Frame) -> Path | None:
+def _path(handle: _Handle, frame: Frame, *, with_slant: bool) -> Path | None:
     if not pdfium.FPDFPath_GetDrawMode(handle, _mode, _stroked):
         return None
     fill = _painted(pdfium.FPDFPageObj_GetFillColor, handle) if _mode.value else None
@@ -264,7 +269,8 @@ def _path(handle: _Handle, frame: Frame) -> Path | None:
             return None
     segments = max(0, pdfium.FPDFPath_CountSegments(handle))
     large = math.hypot(box.width, box.height) > _LEAST_SLANTED * max(frame.width, frame.height)
-    return Path(box, stroke, fill, segments, _slant(handle, frame, segments) if large else 0.0)
+    slant = _slant(handle, frame, segments) if large and with_slant else 0.0
+    return Path(box, stroke, fill, segments, slant)
 
 
 def _slant(handle: _Handle, frame: Frame, segments: int) -> float:

@@ -227,7 +227,8 @@ _MANY_SYMBOLS = 500
 class Objects:
     """Possible parts of figures. `boxes` (n, 4); `drawn`: curves and slanted lines; `rule`: thin, along an axis.
 
-    `slanted` is the length along neither axis: the share of an object's strokes times its diagonal, in page units.
+    `slanted` is the length along neither axis in page units: the slant of an object times its diagonal. Of objects at
+    the same place, such as the shadow, the fill, and the frame of a card, only the first has one.
     """
 
     boxes: Floats
@@ -247,7 +248,7 @@ class Cluster:
     rules: int
     shapes: int  # rectangles and similar shapes
     raster_area: float
-    slanted: float  # length along neither axis, in page units
+    slanted: float  # length along neither axis in page units, without the longest object, which may be a background
     picture: Box | None  # around the images only
 
     @property
@@ -280,7 +281,9 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     segments = np.array([1] * count + [p.segments for p in visible], dtype=np.int64)
     filled = np.array([True] * count + [p.fill is not None for p in visible], dtype=np.bool_)
     width, height = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
-    slanted = np.array([0.0] * count + [p.slant for p in visible], dtype=np.float64) * np.hypot(width, height)
+    slanted = np.zeros(len(boxes))
+    _, first = np.unique(np.round(boxes / (2 * unit)), axis=0, return_index=True)
+    slanted[first] = (np.array([0.0] * count + [p.slant for p in visible]) * np.hypot(width, height))[first]
     thin = np.minimum(width, height) <= 2.5 * unit
     drawn = ~raster & ((segments > 6) | (~thin & ~filled & (segments <= 3)))
     keep = ~_inside(boxes, tables) & (np.maximum(width, height) > 0.8 * unit) & ~(raster & thin)
@@ -397,7 +400,7 @@ def _collected(objects: Objects, owner: Ints) -> list[Cluster]:
         np.maximum.reduceat(boxes[:, 3], starts),
         *(np.add.reduceat(kind.astype(np.float64), starts) for kind in (raster, drawn, rule, ~(raster | drawn | rule))),
         np.add.reduceat(np.where(raster, area, 0.0), starts),
-        np.add.reduceat(objects.slanted[order], starts),
+        np.add.reduceat(objects.slanted[order], starts) - np.maximum.reduceat(objects.slanted[order], starts),
     ]
     ends = [*starts[1:].tolist(), len(order)]
     found = []

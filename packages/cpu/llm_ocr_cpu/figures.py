@@ -47,9 +47,8 @@ _ON_AXES = 6
 _LISTING = 8
 #: Edges of a drawing in its shorter side, and share of strokes beyond them up to which all are a border.
 _EDGE, _IN_MIDDLE = 0.15, 0.1
-#: Length of strokes along neither axis, in the diagonal of their cluster, from which they are a drawing: text boxes,
-#: backgrounds of programs, and tables have none.
-_SLANTED = 0.6
+#: Length along neither axis of a cluster's objects but the longest, in its diagonals, from which they are a drawing.
+_SLANTED = 0.3
 #: Letters in a chart for each of its numbers; a program with line numbers beside it has more.
 _MOST_LETTERS = 12
 
@@ -219,8 +218,12 @@ def label_of(cluster: Cluster, lines: frozenset[int], texts: Texts) -> str:
 def find_figures(content: PageContent, tables: Sequence[Region], pictures: Sequence[Box] = ()) -> list[Region]:
     """Return the figures from top to bottom, without lines of tables or of other figures.
 
-    The function never raises on unusual content. `tables` is the result of `find_tables` on the same page; `pictures`
-    are boxes of images that are figures in any size.
+    The function never raises on unusual content.
+
+    Args:
+        content: Content of the page.
+        tables: Result of `find_tables` on the same page.
+        pictures: Boxes of images, in page units, that are figures in any size.
     """
     if not content.rasters and not content.paths:
         return []
@@ -240,9 +243,11 @@ def find_figures(content: PageContent, tables: Sequence[Region], pictures: Seque
     candidates = [shown(cluster) for cluster in merged(rest, texts)]
     for cluster in candidates:
         known = any(cluster.box.covered_by(other.box) > 0.5 for other, _ in chosen)
-        wanted = any(picture.covered_by(cluster.box) > 0.5 for picture in pictures)
-        if not known and (wanted or is_figure(cluster, texts)):
+        if not known and is_figure(cluster, texts):
             chosen.append((cluster, frozenset()))
+    for picture in pictures:
+        if not any(picture.covered_by(other.box) > 0.5 for other, _ in chosen):
+            chosen.append((Cluster(picture, 1, 0, 0, 0, picture.area, 0.0, picture), frozenset()))
     if tracing():
         counts = {"captions": len(captions), "by_caption": by_caption, "candidates": len(candidates)}
         words = f"{len(clusters)} groups of objects; {len(captions)} captions, {by_caption} of them with objects; "

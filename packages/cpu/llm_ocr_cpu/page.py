@@ -37,8 +37,12 @@ _UNREADABLE, _LEGIBLE = 0.05, 0.55
 _GUESSED = 0.4
 #: Share of an unreadable area that must be inside a block, and width of a word in such an area, in its heights.
 _WITHIN, _WORD_HEIGHTS = 0.5, 3
-#: Share of such an area that is in a picture.
+#: Least share of an unread line, or of a line of text, that is in a picture.
 _IN_PICTURE = 0.8
+#: Ratio of its sides from which an area is a line of text.
+_LONG = 2.0
+#: Least side of a figure that is all of its page, as a share of the page's longer side; a rule is thinner.
+_LEAST_SIDE = 0.005
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
 UNREAD = 5
 
@@ -82,8 +86,7 @@ def _read(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_mod
             if unread and not is_scan(content):
                 shown = _with_unread(page, shown, unread, recogniser)
                 attempt = _by_text_layer(shown)
-                left = [box for box, _ in _unread_lines(page, shown, attempt)]
-                if pictures := _pictures_around(left, shown):
+                if pictures := _pictures_around(_unread_lines(page, shown, attempt), shown):
                     attempt = _by_text_layer(shown, pictures)
                 unread = []
             better = _better_by_ocr(page, read, attempt, recogniser, lacking=unread, layout_model=layout_model)
@@ -100,23 +103,7 @@ def _read(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_mod
     _note_source("OCR", page, probe, text_layer=text_layer)
     with timed("loading OCR"):
         loaded = recogniser()
-    attempt = replace(_by_ocr(page, pixels, loaded, layout_model=layout_model), probe=probe)
-    drawing = None if attempt.blocks else _drawing_alone(page)
-    return attempt if drawing is None else replace(attempt, blocks=(drawing,))
-
-
-def _drawing_alone(page: Page) -> Block | None:
-    """Return a figure around all that a page without text shows; None if parts of it look like lines of text."""
-    content, ink = page.content, page.evidence.ink if page.evidence else None
-    if ink is None or ink_without((), pixels_of_ink(ink, 0)):
-        return None
-    if content is None:
-        return Block(BlockKind.FIGURE, Box(0, 0, 1, 1))
-    shown = [path.box for path in content.paths if is_visible(path.stroke) or is_visible(path.fill)]
-    shown += [raster.box for raster in content.rasters]
-    if not any(box.area for box in shown):
-        return None
-    return Block(BlockKind.FIGURE, reduce(Box.union, shown).scaled(1 / content.width, 1 / content.height))
+    return replace(_by_ocr(page, pixels, loaded, layout_model=layout_model), probe=probe)
 
 
 def _note_source(source: str, page: Page, probe: float | None, *, text_layer: bool) -> None:
@@ -158,9 +145,11 @@ def read_text_layer(page: Page) -> Attempt:
     return _with_hidden(_by_text_layer(content), content)
 
 
-def _pictures_around(boxes: Sequence[Box], content: PageContent) -> list[Box]:
-    """Return the boxes in page units of pictures, such as logos, with one of the relative boxes and no line in them."""
-    inside = [box.scaled(content.width, content.height) for box in boxes]
+def _pictures_around(unread: Sequence[tuple[Box, float]], content: PageContent) -> list[Box]:
+    """Return the boxes in page units of pictures, such as logos, with unread lines and no text; none without OCR."""
+    from llm_ocr_cpu.ocr import available
+
+    inside = [box.scaled(content.width, content.height) for box, _ in unread if available()]
     return [
         picture.box
         for picture in content.rasters
@@ -342,7 +331,10 @@ def _with_pictures(page: Page, content: PageContent, recogniser: GetRecogniser) 
 def laid_out(content: PageContent, formulas: Sequence[Box] = (), pictures: Sequence[Box] = ()) -> tuple[Block, ...]:
     """Return the blocks of a page, including tables, figures, and formulas, from its lines and objects.
 
-    `formulas` are the boxes of a scan's display formulas in page units, `pictures` those that are figures in any size.
+    Args:
+        content: Content of the page.
+        formulas: Boxes of a scan's display formulas, in page units.
+        pictures: Boxes of images, in page units, that are figures in any size; not used on a page on its side.
     """
     if tracing():
         lines, words = len(content.lines), sum(len(line.text.split()) for line in content.lines)
@@ -394,6 +386,8 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: 
     height, width = read.image.shape[:2]
     content = PageContent(float(width), float(height), read.lines, objects.rasters, objects.paths)
     blocks = laid_out(content, formulas)
+    if not (blocks or read.lines or read.turned):
+        blocks = _drawing_alone(page, read.unread)
     turned = _encode(read.image, page.image.media_type) if read.turned else None
     status, reason, detail = _script(read)
     if status is Status.FAILED:
@@ -411,6 +405,26 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: 
         confidence=_confidence(read, blocks),
         ocr=found,
     )
+
+
+def _drawing_alone(page: Page, unread: Sequence[Box]) -> tuple[Block, ...]:
+    """Return a figure around all that a page without text shows; nothing if parts of it look like lines of text.
+
+    `unread` are the areas that OCR takes for text and cannot read: shapes, or lines, which are longer than high.
+    """
+    content, ink = page.content, page.evidence.ink if page.evidence else None
+    if any(max(box.width, box.height) > _LONG * min(box.width, box.height) for box in unread):
+        return ()
+    if ink is None or (content is not None and content.lines) or ink_without((), pixels_of_ink(ink, 0)):
+        return ()
+    if content is None:
+        return (Block(BlockKind.FIGURE, Box(0, 0, 1, 1)),)
+    shown = [path.box for path in content.paths if is_visible(path.stroke) or is_visible(path.fill)]
+    shown += [raster.box for raster in content.rasters]
+    around = reduce(Box.union, shown, shown[0]) if shown else Box(0, 0, 0, 0)
+    if min(around.width, around.height) < _LEAST_SIDE * max(content.width, content.height):
+        return ()
+    return (Block(BlockKind.FIGURE, around.scaled(1 / content.width, 1 / content.height)),)
 
 
 def _confidence(read: "OcrPage", blocks: Sequence[Block]) -> float | None:

@@ -50,7 +50,8 @@ _UNDERSCORE, _LONGEST_UNDERSCORE = (0.2, 0.7), 20
 _CELL, _MOST_IN_CELL = 4.0, 16
 #: Height of letters such as `d` and `p` in font sizes, and fewest glyphs from which it is known.
 _TALL, _TELLING_GLYPHS = 0.7, 8
-#: Share of their height by which boxes of one height differ, and largest height of a line in font sizes.
+#: Share of their height by which boxes of one height differ, and largest height of a line in font sizes: 1.1 to 1.3 in
+#: most fonts.
 _SAME, _LINE = 0.02, 1.5
 #: Width in font sizes that is less than that of any letter (`l` has 0.22), and the width of most letters.
 _NARROW, _WIDE = 0.15, 0.48

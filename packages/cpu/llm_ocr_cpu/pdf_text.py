@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 #: justified spaces up to about 0.7; the narrowest gutters in print are 1.2.
 NEAR = 0.75
 _ROOT = "√"
-#: Number of glyphs from which their producer may be known as one that places each alone.
+#: Number of gaps between glyphs from which it is known whether their producer places each alone.
 _LEAST_ALONE = 20
-#: Share of glyphs after a space above which words have fewer than 2.5 letters, so that narrow spaces are false; and
-#: the deviation of such gaps from the usual one in font sizes.
-_SPACED, _LETTER_GAP = 0.4, 0.07
+#: Narrowest space in font sizes in such text, which pdfium misses.
+_LEAST_SPACE = 0.11
+#: Share of glyphs after a space above which words have fewer than 2.5 letters, so that narrow spaces are false.
+#: Deviation of false gaps from the usual one in font sizes.
+_MOST_SPACED, _UNEVEN_GAP = 0.4, 0.07
 #: Narrowest and widest gaps in font sizes between the letters of spaced words, the range of the gaps of one row, and
 #: the share of letters of the row.
 _LETTER_GAPS, _UNEVEN, _LETTERS = (0.1, 0.5), 0.2, 0.6
@@ -90,12 +92,12 @@ def _spaces(glyphs: Glyphs) -> Bools:
     spaced = glyphs.spaced.copy()
     gap = (glyphs.u0[1:] - glyphs.u1[:-1]) / glyphs.size[1:]
     beside = (np.abs(np.diff(glyphs.base)) < 0.05 * glyphs.size[1:]) & (np.abs(gap) < 0.25)
-    false = spaced.mean() > _SPACED
-    within = beside if false else beside & ~spaced[1:]
+    too_many = spaced.mean() > _MOST_SPACED
+    within = beside if too_many else beside & ~spaced[1:]
     usual = float(np.median(gap[within])) if within.any() else 0.0
-    spaced[1:] |= beside & (gap > max(0.11, usual + 0.08))
-    if false:
-        spaced[1:] &= ~beside | (np.abs(gap - usual) > _LETTER_GAP)
+    spaced[1:] |= beside & (gap > max(_LEAST_SPACE, usual + 0.08))
+    if too_many and usual < _LEAST_SPACE:  # the letters of words, not single signs with spaces between them
+        spaced[1:] &= ~beside | (np.abs(gap - usual) > _UNEVEN_GAP)
     return spaced
 
 

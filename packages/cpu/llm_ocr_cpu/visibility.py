@@ -27,8 +27,8 @@ _TINY, _TINY_SHARE = 2.0, 0.0024
 _LEAST_PIXELS = 3.0
 #: Part of a line's box, from its top, where letters have ink and gaps.
 _BAND = (0.35, 0.72)
-#: Distance in font sizes from which two characters are on different lines.
-_LINE_APART = 2.0
+#: Distance in font sizes from which two characters are of different words; that of letters in a word is below 1.
+_WORDS_APART = 2.0
 #: Share of a word's height at each side that is not compared, because a bar may end there.
 _EDGE = 0.1
 _SPACES = (9, 10, 13, 32, 0xA0)
@@ -57,15 +57,15 @@ def unseen(
     """
     hidden = np.zeros(len(codes), dtype=bool)
     letters = ~np.isin(codes, _SPACES)
-    # Between lines of one letter, pdfium reports no white space. Some marks have no place of their own.
+    # pdfium reports no white space between lines of one letter. Characters with an empty box end no word.
     placed = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
     gaps = np.maximum(boxes[1:, :2] - boxes[:-1, 2:], boxes[:-1, :2] - boxes[1:, 2:]).max(1)
-    joined = letters[1:] & letters[:-1] & ((gaps < _LINE_APART * sizes[1:]) | ~placed[1:] | ~placed[:-1])
+    joined = letters[1:] & letters[:-1] & ((gaps < _WORDS_APART * sizes[1:]) | ~placed[1:] | ~placed[:-1])
     starts = np.nonzero(letters & ~np.concatenate(([False], joined)))[0]
     ends = np.nonzero(letters & ~np.concatenate((joined, [False])))[0] + 1
     if not len(starts):
         return hidden
-    # Words begin at even places, and the white space after them at odd ones.
+    # Even entries are the words. Odd ones are what follows them, or one ignored character if the next word follows.
     cuts = np.column_stack((starts, np.minimum(ends, len(codes) - 1))).reshape(-1)
     low = np.minimum.reduceat(boxes[:, :2], cuts)[::2]
     high = np.maximum.reduceat(boxes[:, 2:], cuts)[::2]

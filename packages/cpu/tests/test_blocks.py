@@ -398,7 +398,7 @@ def test_entries_of_an_index_keep_their_lines():
     )
 
 
-def test_contents_with_numbers_right_after_the_dots_keep_their_lines():
+def test_contents_without_space_before_numbers_keep_lines():
     words = ("Sails", "Ropes", "Knots", "Oars", "Tar")
     rows = [f"{word}{' .' * 7}{page}" for word, page in zip(words, (" 14", "15", "16", " 18", " 20"), strict=True)]
     lines = [line(text, 50, 300 + 12 * n, width=300) for n, text in enumerate(rows)]
@@ -413,10 +413,24 @@ def test_lines_of_a_verse_keep_their_ends():
     assert text.split("  \n") == verse
 
 
+def test_captions_and_sentences_on_their_lines_are_no_verse():
+    for texts in (
+        [
+            "Table 1. Boats by harbor",
+            "Figure 2. The light",
+            "Figure 3. The quay and its cranes",
+            "Figure 4. Nets",
+        ],
+        ["The keeper opened.", "Nobody came.", "He wrote the name of the last boat into a book.", "Then he left."],
+    ):
+        lines = [line(text, 50, 300 + 12 * n, width=5 * len(text)) for n, text in enumerate(texts)]
+        assert "  \n" not in "".join(block.text for block in page_blocks(page(lines), []))
+
+
 def test_item_with_an_indented_first_row_keeps_its_other_rows():
     rows = [
         ("• The harbor opens at nine for all boats that carry fish or salt or wool", 70),
-        ("close at noon. The keeper of the gate writes their names into a large book,", 50),
+        ("close at noon. The keeper of the gate writes their names into a large book", 50),
         ("Every boat pays a fee.", 50),
     ]
     lines = [line(text, x, 300 + 12 * n, width=5 * len(text)) for n, (text, x) in enumerate(rows)]

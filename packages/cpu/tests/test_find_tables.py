@@ -59,7 +59,17 @@ def test_heading_over_part_of_the_gap_does_not_join_two_columns():
         lines += [line(f"Row {number}", 53, y), line(f"{number + 10}.1", 152, y), line(f"{number + 20}.2", 195, y)]
     rules = [rule(50, 97, 250, 97), rule(50, 114, 250, 114), rule(50, 360, 250, 360), rule(130, 97, 130, 360)]
     cells = only(page(lines, [*rules, rule(50, 97, 50, 360), rule(250, 97, 250, 360)])).text
-    assert "<td>Row 7</td><td>17.1</td><td>27.2</td>" in cells
+    assert (rows(cells)[0], rows(cells)[8]) == (["Offense", "All", "Under 18"], ["Row 7", "17.1", "27.2"])
+
+
+def test_one_long_cell_in_many_rows_is_in_its_column():
+    names = ["Ann Lee"] * 19 + ["Marguerite Wellington"]
+    lines = [line("Name", 53, 100), line("Harbor", 195, 100)]
+    for number, name in enumerate(names):
+        lines += [line(name, 53, 117 + 12 * number), line(f"Port {number}", 195, 117 + 12 * number)]
+    rules = [rule(50, 97, 250, 97), rule(50, 114, 250, 114), rule(50, 360, 250, 360)]
+    table = only(page(lines, [*rules, rule(50, 97, 50, 360), rule(250, 97, 250, 360)]))
+    assert rows(table.text)[20] == ["Marguerite Wellington", "Port 19"]
 
 
 def test_bullets_of_a_symbol_font_are_lines_of_their_cell():

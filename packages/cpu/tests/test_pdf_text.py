@@ -212,16 +212,8 @@ def spaced(words, gap):
 
 
 #: Widths of letters of Helvetica in font sizes.
-WIDTHS = {"C": 0.722, "O": 0.778, "M": 0.833, "E": 0.667, "S": 0.667, "N": 0.722, "X": 0.667, "T": 0.611}
-WIDTHS |= {
-    "m": 0.833,
-    "l": 0.222,
-    "r": 0.333,
-    "t": 0.278,
-    "c": 0.5,
-    "w": 0.722,
-    **dict.fromkeys("ehnou", 0.556),
-}  # Helvetica
+WIDTHS = {"C": 0.722, "O": 0.778, "M": 0.833, "E": 0.667, "S": 0.667, "N": 0.722, "X": 0.667, "T": 0.611, "c": 0.5}
+WIDTHS |= {"m": 0.833, "l": 0.222, "r": 0.333, "t": 0.278, "w": 0.722, **dict.fromkeys("ehnou", 0.556)}
 
 
 def test_spaced_capitals_are_words_and_single_letters_are_not():
@@ -343,6 +335,13 @@ def test_code_beyond_unicode_is_an_unreadable_character():
     page = pypdfium2.PdfDocument(pages(text("\xe0\xe0\xe0cm"), extra=parts).replace(plain, font))[0]
     found = page_content(page, picture=page.render(scale=2).to_pil())
     assert [line.text for line in found.lines] == ["\ufffdcm"]
+
+
+def test_single_signs_with_spaces_between_them_stay_apart():
+    drawn = [text(sign, 72 + 12 * place, size=14) for place, sign in enumerate("abonxabonxabonxabonxabonx")]
+    assert texts(*drawn, b"".join(text(" ", 80 + 12 * place, size=14) for place in range(25))) == [
+        " ".join("abonx" * 5)
+    ]
 
 
 def test_low_boxes_of_leader_dots_leave_the_font_size_as_it_is():

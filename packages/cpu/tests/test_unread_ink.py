@@ -9,7 +9,7 @@ import llm_ocr
 from llm_ocr.documents.images import encoded
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.page_wire import page_from_wire, page_to_wire
-from llm_ocr.types import BlockKind, Evidence, Page, Status
+from llm_ocr.types import BlockKind, Box, Evidence, Page, Status
 from llm_ocr_cpu.page import read_page
 from llm_ocr_cpu.pdf_text import page_content
 
@@ -64,14 +64,22 @@ MARKS = b"".join(b"\xff" * 3 + bytes([0] * (2 + at % 3)) for at in range(40))
 
 
 @needs_ocr
-def test_small_picture_without_readable_text_is_a_figure():
+def test_small_picture_without_readable_text_is_a_figure(monkeypatch):
     width = 160
     row = (MARKS * 2)[:width]
     data = b"".join(row[7 * (y // 3) % 40 :] + row[: 7 * (y // 3) % 40] for y in range(20))
     logo = b"<</Type/XObject/Subtype/Image/Width 160/Height 20/ColorSpace/DeviceGray/BitsPerComponent 8/Length %d>>"
     image = logo % len(data) + b"stream\n" + data + b"\nendstream"
-    attempt = read(pages(LAYER[: len(LAYER) // 4] + b"q 110 0 0 14 250 60 cm /X Do Q", extra=(image,)))
-    assert [block.kind for block in attempt.blocks if block.kind is BlockKind.FIGURE] == [BlockKind.FIGURE]
+    pdf = pages(LAYER[: len(LAYER) // 4] + b"q 110 0 0 14 250 60 cm /X Do Q", extra=(image,))
+    (figure,) = [block for block in read(pdf).blocks if block.kind is BlockKind.FIGURE]
+    assert figure.box.iou(Box(250 / 612, 718 / 792, 360 / 612, 732 / 792)) > 0.7
+    monkeypatch.setattr("llm_ocr_cpu.ocr.available", lambda: False)
+    assert BlockKind.FIGURE not in [block.kind for block in read(pdf).blocks]  # without OCR, it may be text
+
+
+@needs_ocr
+def test_page_with_nothing_but_a_rule_has_no_figure():
+    assert read(pages(b"0 g 72 400 450 1 re f")).blocks == ()
 
 
 @needs_ocr

@@ -299,9 +299,8 @@ def _separators(inner: Floats, stops: Floats, rules: Floats, unit: float) -> Boo
 _GAP = 0.45
 #: Minimum height of rows without a rule between them, as a share of the height of as many ruled rows.
 _ROWS_HIGH = 0.92
-
-
-#: Share of the rows in a column, such as those of its heading, that may cover a part of the gap of the others.
+#: Share of the rows in a column, such as those of its heading, that may cover a part of the gap of the others: one of
+#: 17 rows.
 _HEADINGS = 0.06
 
 
@@ -340,16 +339,20 @@ def _column_cuts(rows: list[Row], size: float) -> list[float]:
     if len(several) < max(3, 0.5 * len(rows)):
         return []
     several = most_parted(several)
-    cuts = []
-    for low, high in free_intervals(several, _HEADINGS):
+    cuts: list[float] = []
+    clear = free_intervals(several, 0.0)
+    for low, high in (*clear, *free_intervals(several, _HEADINGS)):
+        if any(low < cut < high for cut in cuts):
+            continue
         before = [s for row in several for s in row.segments if s.x1 <= low + 0.1]
         after = [s for row in several for s in row.segments if s.x0 >= high - 0.1]
         marks = sum(len(s.text) <= 2 and not is_number(s.text) for s in before)
         numbers = sum(is_number(s.text) for s in (*before, *after))
         least = 0.5 * size if numbers * 2 > len(before) + len(after) else size
         if high - low >= least and len(before) >= 3 and len(after) >= 3 and marks * 2 < len(before):
+            low, high = next(((a, b) for a, b in clear if low <= a and b <= high), (low, high))
             cuts.append((low + high) / 2)
-    return cuts
+    return sorted(cuts)
 
 
 def _headings_parted(lattice: Lattice, cuts: Sequence[float], pieces: Sequence[Piece]) -> Lattice:
