@@ -420,6 +420,8 @@ def _looks(
         # A font without a bold face is often thickened by its outline.
         thick = bold or _render_mode(text_object) == pdfium.FPDF_TEXTRENDERMODE_FILL_STROKE
         faces[row] = thick, italic, mono
+    matrices *= np.where(sizes < 0, -1.0, 1.0)[:, None]  # some producers draw upright text with both negative
+    sizes = np.abs(sizes)
     a, b, c, d, e, f = frame.matrix
     along_x, along_y = matrices[:, 0] * a + matrices[:, 1] * c, matrices[:, 0] * b + matrices[:, 1] * d
     up_x, up_y = matrices[:, 2] * a + matrices[:, 3] * c, matrices[:, 2] * b + matrices[:, 3] * d

@@ -760,6 +760,13 @@ def test_what_recurs_on_other_pages_is_furniture():
     assert kinds(page_blocks(content, []))[0] == ("header", "Some words")
 
 
+def test_head_of_a_table_that_recurs_on_its_pages_is_text():
+    names = ("District", "Precincts", "Green", "Other", "Total")
+    head = [line(name, 50 + 90 * place, 60, recurs=True) for place, name in enumerate(names)]
+    found = kinds(page_blocks(page([*head, *body(100), *body(300)]), []))
+    assert found[0] == ("text", "   ".join(names))
+
+
 @pytest.mark.parametrize(
     "lines",
     [

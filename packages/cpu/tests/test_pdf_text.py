@@ -337,6 +337,11 @@ def test_code_beyond_unicode_is_an_unreadable_character():
     assert [line.text for line in found.lines] == ["\ufffdcm"]
 
 
+def test_text_of_negative_size_in_a_turned_matrix_is_upright():
+    drawn = b"BT /F -12 Tf -1 0 0 -1 72 700 Tm (The harbor opens) Tj 0 20 Td (at nine) Tj ET"
+    assert texts(drawn) == ["The harbor opens", "at nine"]
+
+
 def test_single_signs_with_spaces_between_them_stay_apart():
     drawn = [text(sign, 72 + 12 * place, size=14) for place, sign in enumerate("abonxabonxabonxabonxabonx")]
     assert texts(*drawn, b"".join(text(" ", 80 + 12 * place, size=14) for place in range(25))) == [

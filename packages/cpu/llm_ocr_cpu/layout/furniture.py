@@ -22,6 +22,9 @@ _FULL_PAGE = 35
 _SOME_TEXT = 20
 #: Height of a line in font sizes, with a tolerance of a tenth; a larger gap than the leading leaves sets rows apart.
 _LINE_HEIGHT = 0.9
+#: Number of parts of a row with wide gaps between them up to which it is a header, with up to three parts and a page
+#: number.
+_MOST_PARTS = 4
 #: Size relative to the text below which a recurring row is no text.
 _SMALLER = 0.95
 #: Largest leading for gaps; a page of formulas and tables has a larger one.
@@ -163,6 +166,8 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
     # Text of letters and forms recurs as well: without a gap, as a sentence, or on pages of few lines.
     sentence = after and row.size <= _LARGEST * body and _SENTENCE.search(text)
     apart = many and not sentence and gap > (measures.leading - _LINE_HEIGHT) * body
+    if row.cells > _MOST_PARTS:  # the head of a table, which recurs on its pages
+        return False
     if _recurs(row) and (apart or row.size < _SMALLER * body):  # a title of a slide may recur on the next slides
         return measures.height > measures.width or row.size <= _LARGEST_DISTINCT * body
     if is_page_number(text):
