@@ -247,7 +247,8 @@ _mode, _stroked = ctypes.c_int(), ctypes.c_int()
 #: Least diagonal of a path whose slant is measured, as a share of the page's longer side: 42 points of A4, more than
 #: that of a bullet or a large radio button (25).
 _LEAST_SLANTED = 0.05
-#: Limits of the measured paths of a page, and of the measured points of a path, which bound the time to 0.1 s a page.
+#: Number of paths of a page, of any size, after which no slant is measured, and limit of a path's measured points: they
+#: bound the time to 0.1 s a page.
 _MOST_SLANTED, _MOST_POINTS = 500, 60
 #: Least sine of the angle between a slanted stroke and both axes.
 _OFF_AXIS = 0.05

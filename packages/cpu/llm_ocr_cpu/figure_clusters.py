@@ -227,8 +227,8 @@ _MANY_SYMBOLS = 500
 class Objects:
     """Possible parts of figures. `boxes` (n, 4); `drawn`: curves and slanted lines; `rule`: thin, along an axis.
 
-    `slanted` is the length along neither axis in page units: the slant of an object times its diagonal. Of objects at
-    the same place, such as the shadow, the fill, and the frame of a card, only the first has one.
+    `slanted` is the length along neither axis in page units: the slant of an object times its diagonal. Of equal shapes
+    at one place, such as the shadow, the fill, and the frame of a card, only the first has one.
     """
 
     boxes: Floats
@@ -248,7 +248,8 @@ class Cluster:
     rules: int
     shapes: int  # rectangles and similar shapes
     raster_area: float
-    slanted: float  # length along neither axis in page units, without the longest object, which may be a background
+    slanted: float  # length along neither axis, in page units
+    longest: float  # the same of the longest object
     picture: Box | None  # around the images only
 
     @property
@@ -281,9 +282,7 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     segments = np.array([1] * count + [p.segments for p in visible], dtype=np.int64)
     filled = np.array([True] * count + [p.fill is not None for p in visible], dtype=np.bool_)
     width, height = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
-    slanted = np.zeros(len(boxes))
-    _, first = np.unique(np.round(boxes / (2 * unit)), axis=0, return_index=True)
-    slanted[first] = (np.array([0.0] * count + [p.slant for p in visible]) * np.hypot(width, height))[first]
+    slants = np.array([0.0] * count + [p.slant for p in visible], dtype=np.float64)
     thin = np.minimum(width, height) <= 2.5 * unit
     drawn = ~raster & ((segments > 6) | (~thin & ~filled & (segments <= 3)))
     keep = ~_inside(boxes, tables) & (np.maximum(width, height) > 0.8 * unit) & ~(raster & thin)
@@ -293,6 +292,11 @@ def page_objects(texts: Texts, tables: Floats) -> Objects:
     keep &= ~_behind_text(texts, boxes, raster, filled, segments)
     frame = ~raster & ~filled & ~thin & (segments <= _PLAIN) & (width * height > 0.02 * content.width * content.height)
     boxes[raster] = _in_frames(boxes[raster], boxes[frame & keep])
+    stroke = np.where(segments <= 3, np.arange(len(boxes)), -1)  # two strokes may cross in one box
+    same = np.column_stack((np.round(boxes / (2 * unit)), slants.round(2), keep, stroke))
+    _, first = np.unique(same, axis=0, return_index=True)
+    slanted = np.zeros(len(boxes))
+    slanted[first] = (slants * np.hypot(width, height))[first]
     return Objects(boxes[keep], raster[keep], drawn[keep], (thin & ~drawn & ~raster)[keep], slanted[keep])
 
 
@@ -400,14 +404,15 @@ def _collected(objects: Objects, owner: Ints) -> list[Cluster]:
         np.maximum.reduceat(boxes[:, 3], starts),
         *(np.add.reduceat(kind.astype(np.float64), starts) for kind in (raster, drawn, rule, ~(raster | drawn | rule))),
         np.add.reduceat(np.where(raster, area, 0.0), starts),
-        np.add.reduceat(objects.slanted[order], starts) - np.maximum.reduceat(objects.slanted[order], starts),
+        np.add.reduceat(objects.slanted[order], starts),
+        np.maximum.reduceat(objects.slanted[order], starts),
     ]
     ends = [*starts[1:].tolist(), len(order)]
     found = []
     for start, end, row in zip(starts.tolist(), ends, zip(*(c.tolist() for c in columns), strict=True), strict=True):
         picture = _around(boxes[start:end][raster[start:end]]) if row[4] else None
         found.append(
-            Cluster(Box(*row[:4]), int(row[4]), int(row[5]), int(row[6]), int(row[7]), row[8], row[9], picture)
+            Cluster(Box(*row[:4]), int(row[4]), int(row[5]), int(row[6]), int(row[7]), row[8], row[9], row[10], picture)
         )
     return found
 
@@ -432,6 +437,7 @@ def joined(clusters: list[Cluster]) -> Cluster:
         sum(cluster.shapes for cluster in clusters),
         sum(cluster.raster_area for cluster in clusters),
         sum(cluster.slanted for cluster in clusters),
+        max(cluster.longest for cluster in clusters),
         picture,
     )
 

@@ -125,7 +125,7 @@ def _is_drawing(cluster: Cluster, texts: Texts, members: npt.NDArray[np.intp]) -
     on_axes = sum(is_number(texts.content.lines[index].text) for index in labels - inside)
     numbered = numbers >= 6 and int(texts.letters[members].sum()) <= _MOST_LETTERS * numbers
     chart = cluster.shapes + cluster.rules + cluster.drawn >= 10 and numbered
-    slanted = cluster.slanted > _SLANTED * math.hypot(cluster.box.width, cluster.box.height)
+    slanted = cluster.slanted - cluster.longest > _SLANTED * math.hypot(cluster.box.width, cluster.box.height)
     drawing = (cluster.drawn >= 25 or slanted) and not _is_border(cluster, texts.content.paths)
     return drawing or (chart and (cluster.drawn + cluster.shapes >= 4 or on_axes >= _ON_AXES))
 
@@ -247,7 +247,7 @@ def find_figures(content: PageContent, tables: Sequence[Region], pictures: Seque
             chosen.append((cluster, frozenset()))
     for picture in pictures:
         if not any(picture.covered_by(other.box) > 0.5 for other, _ in chosen):
-            chosen.append((Cluster(picture, 1, 0, 0, 0, picture.area, 0.0, picture), frozenset()))
+            chosen.append((Cluster(picture, 1, 0, 0, 0, picture.area, 0.0, 0.0, picture), frozenset()))
     if tracing():
         counts = {"captions": len(captions), "by_caption": by_caption, "candidates": len(candidates)}
         words = f"{len(clusters)} groups of objects; {len(captions)} captions, {by_caption} of them with objects; "

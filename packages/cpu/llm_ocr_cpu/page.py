@@ -41,7 +41,7 @@ _WITHIN, _WORD_HEIGHTS = 0.5, 3
 _IN_PICTURE = 0.8
 #: Ratio of its sides from which an area is a line of text.
 _LONG = 2.0
-#: Least side of a figure that is all of its page, as a share of the page's longer side; a rule is thinner.
+#: Least side of a part of a drawing that is all of its page, as a share of the page's longer side; a rule is thinner.
 _LEAST_SIDE = 0.005
 #: Number of unreadable text areas from which, if they outnumber the read lines, the model does not support the script.
 UNREAD = 5
@@ -421,9 +421,9 @@ def _drawing_alone(page: Page, unread: Sequence[Box]) -> tuple[Block, ...]:
         return (Block(BlockKind.FIGURE, Box(0, 0, 1, 1)),)
     shown = [path.box for path in content.paths if is_visible(path.stroke) or is_visible(path.fill)]
     shown += [raster.box for raster in content.rasters]
-    around = reduce(Box.union, shown, shown[0]) if shown else Box(0, 0, 0, 0)
-    if min(around.width, around.height) < _LEAST_SIDE * max(content.width, content.height):
+    if not any(min(box.width, box.height) > _LEAST_SIDE * max(content.width, content.height) for box in shown):
         return ()
+    around = reduce(Box.union, shown)
     return (Block(BlockKind.FIGURE, around.scaled(1 / content.width, 1 / content.height)),)
 
 

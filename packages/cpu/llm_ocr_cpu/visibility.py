@@ -65,7 +65,8 @@ def unseen(
     ends = np.nonzero(letters & ~np.concatenate((joined, [False])))[0] + 1
     if not len(starts):
         return hidden
-    # Even entries are the words. Odd ones are what follows them, or one ignored character if the next word follows.
+    # Even entries are the words; one at the end of the text lacks its last character. Odd entries are what follows, or
+    # one ignored character if the next word follows.
     cuts = np.column_stack((starts, np.minimum(ends, len(codes) - 1))).reshape(-1)
     low = np.minimum.reduceat(boxes[:, :2], cuts)[::2]
     high = np.maximum.reduceat(boxes[:, 2:], cuts)[::2]

@@ -763,8 +763,9 @@ def test_what_recurs_on_other_pages_is_furniture():
 def test_head_of_a_table_that_recurs_on_its_pages_is_text():
     names = ("District", "Precincts", "Green", "Other", "Total")
     head = [line(name, 50 + 90 * place, 60, recurs=True) for place, name in enumerate(names)]
-    found = kinds(page_blocks(page([*head, *body(100), *body(300)]), []))
-    assert found[0] == ("text", "   ".join(names))
+    for rules in ([], [Path(Box(50, 73, 500, 73.5), (0, 0, 0), None, 2)]):
+        found = kinds(page_blocks(replace(page([*head, *body(100), *body(300)]), paths=tuple(rules)), []))
+        assert found[0] == ("text", "   ".join(names))
 
 
 @pytest.mark.parametrize(

@@ -166,12 +166,14 @@ ROUND_FRAME = (
 )
 
 
+CROSS = b"150 400 m 450 500 l S 150 500 m 450 400 l S "
 BAND = b"0.8 g 150 380 m 450 420 l 450 520 l 150 480 l f 0 g "
 STRIKE = b"150 400 m 450 520 l S "
 
 
 @pytest.mark.parametrize(
-    ("drawn", "found"), [(ELLIPSES, 1), (ARROWS, 1), (ROUND_FRAME, 0), (3 * ROUND_FRAME, 0), (BAND, 0), (STRIKE, 0)]
+    ("drawn", "found"),
+    [(ELLIPSES, 1), (ARROWS, 1), (CROSS, 1), (ROUND_FRAME, 0), (3 * ROUND_FRAME, 0), (BAND, 0), (STRIKE, 0)],
 )
 def test_few_slanted_strokes_are_a_figure_but_no_frame_or_band(drawn, found):
     labels = text("north", 200, 450) + text("south", 320, 450)

@@ -78,8 +78,8 @@ def test_small_picture_without_readable_text_is_a_figure(monkeypatch):
 
 
 @needs_ocr
-def test_page_with_nothing_but_a_rule_has_no_figure():
-    assert read(pages(b"0 g 72 400 450 1 re f")).blocks == ()
+def test_page_with_nothing_but_rules_has_no_figure():
+    assert read(pages(b"0 g 72 400 450 1 re f 72 700 450 1 re f")).blocks == ()
 
 
 @needs_ocr

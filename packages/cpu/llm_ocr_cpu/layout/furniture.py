@@ -166,7 +166,7 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
     # Text of letters and forms recurs as well: without a gap, as a sentence, or on pages of few lines.
     sentence = after and row.size <= _LARGEST * body and _SENTENCE.search(text)
     apart = many and not sentence and gap > (measures.leading - _LINE_HEIGHT) * body
-    if row.cells > _MOST_PARTS:  # the head of a table, which recurs on its pages
+    if row.cells > _MOST_PARTS:  # the head of a table
         return False
     if _recurs(row) and (apart or row.size < _SMALLER * body):  # a title of a slide may recur on the next slides
         return measures.height > measures.width or row.size <= _LARGEST_DISTINCT * body
@@ -229,6 +229,7 @@ def _is_ruled(row: Row, end: float, rules: Sequence[Box], measures: Measures) ->
     body = measures.body
     return (
         max(line.size for line in row.lines) <= 1.12 * body
+        and row.cells <= _MOST_PARTS
         and not any(line.bold for line in row.lines)
         and not is_caption(row.text)
         and any(

@@ -341,18 +341,17 @@ def _column_cuts(rows: list[Row], size: float) -> list[float]:
     several = most_parted(several)
     cuts: list[float] = []
     clear = free_intervals(several, 0.0)
-    for low, high in (*clear, *free_intervals(several, _HEADINGS)):
-        if any(low < cut < high for cut in cuts):
-            continue
+    for low, high in free_intervals(several, _HEADINGS):
+        inner = [(one, other) for one, other in clear if low <= one and other <= high]
         before = [s for row in several for s in row.segments if s.x1 <= low + 0.1]
         after = [s for row in several for s in row.segments if s.x0 >= high - 0.1]
         marks = sum(len(s.text) <= 2 and not is_number(s.text) for s in before)
         numbers = sum(is_number(s.text) for s in (*before, *after))
         least = 0.5 * size if numbers * 2 > len(before) + len(after) else size
         if high - low >= least and len(before) >= 3 and len(after) >= 3 and marks * 2 < len(before):
-            low, high = next(((a, b) for a, b in clear if low <= a and b <= high), (low, high))
+            low, high = max(inner, key=lambda gap: gap[1] - gap[0], default=(low, high))
             cuts.append((low + high) / 2)
-    return sorted(cuts)
+    return cuts
 
 
 def _headings_parted(lattice: Lattice, cuts: Sequence[float], pieces: Sequence[Piece]) -> Lattice:
