@@ -67,6 +67,8 @@ FRUITLESS = 3
 _EACH, _PAUSE = 1.0, 2.0
 #: Seconds between two looks for published units, until workers that wait for a node are reported, and reported again.
 _LOOK, _FIRST_NOTICE, _REMIND = 2.0, 30.0, 300.0
+#: Seconds to wait for the last reports of workers after all units are published.
+_LAST_REPORT = 10.0
 #: Seconds for a stage to stop, and for all workers to stop.
 _STOPPING, _ALL_STOPPING = 15.0, 18.0
 #: Seconds to reach the cluster's head, for Ray to connect, and for a local cluster to start or end.
@@ -308,6 +310,10 @@ class Crew:
                 if passed >= notice and waiting:
                     notice = passed + _REMIND
                     self._progress.say(f"{waiting} of {size.workers} workers wait for a node with {needs} free")
+            passed = 0.0  # a worker's last report, which may be a refusal, comes after its last unit
+            while tasks and passed < _LAST_REPORT and any(life.report for life in self._lives):
+                _, tasks = await asyncio.wait(tasks, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
+                passed += _LOOK
         finally:
             for task in tasks:
                 task.cancel()
