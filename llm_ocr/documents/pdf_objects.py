@@ -294,7 +294,7 @@ def _slant(handle: _Handle, frame: Frame, segments: int) -> float:
             control.append(here)
             continue
         ends = [here]
-        if control:
+        if len(control) == 2:
             (p, q), (r, s) = control
             ends.insert(0, ((last[0] + 3 * p + 3 * r + here[0]) / 8, (last[1] + 3 * q + 3 * s + here[1]) / 8))
         for end in ends if kind != pdfium.FPDF_SEGMENT_MOVETO else ():

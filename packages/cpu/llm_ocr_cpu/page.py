@@ -149,7 +149,9 @@ def _pictures_around(unread: Sequence[tuple[Box, float]], content: PageContent) 
     """Return the boxes in page units of pictures, such as logos, with unread lines and no text; none without OCR."""
     from llm_ocr_cpu.ocr import available
 
-    inside = [box.scaled(content.width, content.height) for box, _ in unread if available()]
+    if not available():
+        return []
+    inside = [box.scaled(content.width, content.height) for box, _ in unread]
     return [
         picture.box
         for picture in content.rasters
@@ -408,17 +410,18 @@ def _by_ocr(page: Page, pixels: Any, recogniser: "Recogniser", *, layout_model: 
 
 
 def _drawing_alone(page: Page, unread: Sequence[Box]) -> tuple[Block, ...]:
-    """Return a figure around all that a page without text shows; nothing if parts of it look like lines of text.
+    """Return a figure around the drawings and pictures of a PDF page without text; nothing if parts look like lines.
 
-    `unread` are the areas that OCR takes for text and cannot read: shapes, or lines, which are longer than high.
+    A scan or an image without readable text may be handwriting, so it has none. `unread` are the areas that OCR takes
+    for text and cannot read: shapes, or lines, which are longer than high.
     """
     content, ink = page.content, page.evidence.ink if page.evidence else None
+    if content is None or content.lines or is_scan(content):
+        return ()
     if any(max(box.width, box.height) > _LONG * min(box.width, box.height) for box in unread):
         return ()
-    if ink is None or (content is not None and content.lines) or ink_without((), pixels_of_ink(ink, 0)):
+    if ink is None or ink_without((), pixels_of_ink(ink, 0)):
         return ()
-    if content is None:
-        return (Block(BlockKind.FIGURE, Box(0, 0, 1, 1)),)
     shown = [path.box for path in content.paths if is_visible(path.stroke) or is_visible(path.fill)]
     shown += [raster.box for raster in content.rasters]
     if not any(min(box.width, box.height) > _LEAST_SIDE * max(content.width, content.height) for box in shown):
@@ -431,8 +434,8 @@ def _confidence(read: "OcrPage", blocks: Sequence[Block]) -> float | None:
     """Return the expected share of the words that OCR read right, by the least sure character of each.
 
     The mean over the characters would hide a few wrong words, because most characters of a bad scan are sure. A line
-    of ideographs has no words: each of them counts, by the line's mean. Areas within the
-    blocks that OCR cannot read, such as table cells in another script, count as words that are wrong.
+    of ideographs has no words: each of them counts, by the line's mean. Areas within the blocks that OCR cannot read,
+    such as table cells in another script, count as words that are wrong.
     """
     height, width = read.image.shape[:2]
     texts = [block.box.scaled(width, height) for block in blocks if block.kind is not BlockKind.FIGURE]

@@ -83,6 +83,14 @@ def test_page_with_nothing_but_rules_has_no_figure():
 
 
 @needs_ocr
+def test_scan_that_shows_no_text_has_no_figure():
+    dot = b"\xff" * 2000 + b"\x00" + b"\xff" * 2095
+    scan = b"<</Type/XObject/Subtype/Image/Width 64/Height 64/ColorSpace/DeviceGray/BitsPerComponent 8/Length 4096>>"
+    scan += b"stream\n" + dot + b"\nendstream"
+    assert read(pages(b"q 612 0 0 792 0 0 cm /X Do Q", extra=(scan,))).blocks == ()
+
+
+@needs_ocr
 def test_page_with_nothing_but_a_drawing_is_a_figure():
     attempt = read(pages(b"1 0 0 rg 300 500 40 30 re f"))
     assert (attempt.status, [block.kind for block in attempt.blocks]) == (Status.OK, [BlockKind.FIGURE])

@@ -22,8 +22,7 @@ _FULL_PAGE = 35
 _SOME_TEXT = 20
 #: Height of a line in font sizes, with a tolerance of a tenth; a larger gap than the leading leaves sets rows apart.
 _LINE_HEIGHT = 0.9
-#: Number of parts of a row with wide gaps between them up to which it is a header, with up to three parts and a page
-#: number.
+#: Most parts of a header, with wide gaps between them: three and a page number. A row with more is the head of a table.
 _MOST_PARTS = 4
 #: Size relative to the text below which a recurring row is no text.
 _SMALLER = 0.95
@@ -166,8 +165,6 @@ def _is_furniture(row: Row, gap: float, after: str, outer: bool, measures: Measu
     # Text of letters and forms recurs as well: without a gap, as a sentence, or on pages of few lines.
     sentence = after and row.size <= _LARGEST * body and _SENTENCE.search(text)
     apart = many and not sentence and gap > (measures.leading - _LINE_HEIGHT) * body
-    if row.cells > _MOST_PARTS:  # the head of a table
-        return False
     if _recurs(row) and (apart or row.size < _SMALLER * body):  # a title of a slide may recur on the next slides
         return measures.height > measures.width or row.size <= _LARGEST_DISTINCT * body
     if is_page_number(text):
@@ -229,7 +226,6 @@ def _is_ruled(row: Row, end: float, rules: Sequence[Box], measures: Measures) ->
     body = measures.body
     return (
         max(line.size for line in row.lines) <= 1.12 * body
-        and row.cells <= _MOST_PARTS
         and not any(line.bold for line in row.lines)
         and not is_caption(row.text)
         and any(
@@ -262,7 +258,7 @@ def _edge(lines: Sequence[Line], rules: Sequence[Box], measures: Measures, top: 
         after = inner.lines[0].text if top and inner is not None else ""
         if not top and inner is not None and _is_below_heading(row, inner, gap, measures):
             break
-        if ruled or _is_furniture(row, gap, after, outer, measures, count):
+        if row.cells <= _MOST_PARTS and (ruled or _is_furniture(row, gap, after, outer, measures, count)):
             number = depth <= _OUTER and len(row.lines) == 1 and is_page_number(row.text)
             found = rows[: index + 1] if _together(rows[: index + 1], measures, number) else [*found, row]
     return found
