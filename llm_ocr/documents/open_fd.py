@@ -7,8 +7,8 @@ import stat
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from typing import NamedTuple, TypeVar
 
 from llm_ocr.documents.files import state
@@ -57,20 +57,17 @@ class Proofs:
         Raises:
             PageFailure: Not found, unreadable, or source changed; also raised at the end of the block.
         """
-        async with _held(lambda: self._open(source, version), os.close) as descriptor:
+
+        def opened(files: ExitStack) -> int:
+            descriptor = _open(source, files)
+            if version:
+                self._prove(descriptor, source, version)
+            return descriptor
+
+        async with _held(opened) as descriptor:
             yield descriptor
             if version:
                 await asyncio.to_thread(self._prove, descriptor, source, version)
-
-    def _open(self, source: str, version: str) -> int:
-        descriptor = _open(source)
-        try:
-            if version:
-                self._prove(descriptor, source, version)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
 
     def _prove(self, descriptor: int, source: str, version: str) -> None:
         before = state(descriptor)
@@ -95,28 +92,32 @@ class Proofs:
 @asynccontextmanager
 async def given_all(sources: Sequence[str]) -> AsyncIterator[list[Given | PageFailure]]:
     """Yield local files, read once for their versions and open for the duration of the block, or their failures."""
-    async with _held(lambda: [_hashed(source) for source in sources], _close_all) as files:
-        yield files
+
+    def hashed(source: str, files: ExitStack) -> Given | PageFailure:
+        try:
+            descriptor = _open(source, files)
+            return Given(descriptor, _hash(descriptor))
+        except PageFailure as failure:
+            return failure
+        except OSError as error:
+            return PageFailure(Reason.UNREADABLE, str(error))
+
+    async with _held(lambda files: [hashed(source, files) for source in sources]) as given:
+        yield given
 
 
 @asynccontextmanager
-async def _held(open_them: Callable[[], T], close_them: Callable[[T], None]) -> AsyncIterator[T]:
+async def _held(open_them: Callable[[ExitStack], T]) -> AsyncIterator[T]:
     """Close at the end what a thread opens, even after the caller was canceled."""
-    opening = asyncio.ensure_future(asyncio.to_thread(open_them))
+    files = ExitStack()
+    opening = asyncio.ensure_future(asyncio.to_thread(open_them, files))
     try:
-        opened = await asyncio.shield(opening)
-    except asyncio.CancelledError:
-
-        def close_late(late: "asyncio.Future[T]") -> None:
-            if not late.cancelled() and late.exception() is None:
-                close_them(late.result())
-
-        opening.add_done_callback(close_late)
-        raise
-    try:
-        yield opened
+        yield await asyncio.shield(opening)
     finally:
-        close_them(opened)
+        if opening.done():
+            files.close()
+        else:
+            opening.add_done_callback(lambda _: files.close())
 
 
 def _hash(descriptor: int) -> str:
@@ -125,7 +126,8 @@ def _hash(descriptor: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _open(source: str) -> int:
+def _open(source: str, files: ExitStack) -> int:
+    """Return the descriptor of a file, which `files` closes."""
     try:
         # A pipe without a writer would block; the flag has no effect on files.
         descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -136,28 +138,7 @@ def _open(source: str) -> int:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else ""
         raise PageFailure(Reason.UNREADABLE, f"{source}: {why or error}") from error
+    files.callback(os.close, descriptor)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
         raise PageFailure(Reason.UNREADABLE, "not a readable file")
     return descriptor
-
-
-def _hashed(source: str) -> Given | PageFailure:
-    try:
-        descriptor = _open(source)
-    except PageFailure as failure:
-        return failure
-    try:
-        return Given(descriptor, _hash(descriptor))
-    except OSError as error:
-        os.close(descriptor)
-        return PageFailure(Reason.UNREADABLE, str(error))
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
-def _close_all(files: Iterable[Given | PageFailure]) -> None:
-    for file in files:
-        if isinstance(file, Given):
-            os.close(file.descriptor)

@@ -17,7 +17,7 @@ from llm_ocr.documents.open_fd import Proofs
 from llm_ocr.documents.page_wire import content_from_wire, evidence_from_wire, image_from_wire, image_to_wire
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.plugins import ENGINES
-from llm_ocr.sandbox import Limits, WorkerPool
+from llm_ocr.sandbox.pool import Limits, WorkerPool
 from llm_ocr.types import Box, EncodedImage, Page, PageContent, Reason
 
 MODULE = "llm_ocr.documents.renderer"

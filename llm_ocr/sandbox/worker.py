@@ -132,8 +132,17 @@ def _serve_request(handlers: Mapping[str, Handler], requests: BinaryIO, answers:
         with socket.socket(fileno=os.dup(door)) as received:
             files = socket.recv_fds(received, 1, count)[1]
         request["payload"] |= {"files": files} | ({"file": files[0]} if count == 1 else {})
+    reply: dict[str, Any]
     try:
-        reply = _answer(handlers, request)
+        reply = {"result": handlers[request["operation"]](request["payload"])}
+    except PageFailure as failure:
+        reply = {"failure": failure.reason.value, "detail": failure.detail, "hint": failure.hint}
+    except LlmOcrError as error:
+        reply = {"error": str(error)}
+    except MemoryError:
+        reply = {"out_of_memory": True}
+    except Exception:  # noqa: BLE001 - the pool raises it in the parent as WorkerError
+        reply = {"error": traceback.format_exc().strip().splitlines()[-1]}
     finally:
         for file in files:
             os.close(file)
@@ -143,20 +152,6 @@ def _serve_request(handlers: Mapping[str, Handler], requests: BinaryIO, answers:
     if reply.get("out_of_memory"):
         os._exit(OUT_OF_MEMORY)
     return True
-
-
-def _answer(handlers: Mapping[str, Handler], request: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return {"result": handlers[request["operation"]](request["payload"])}
-    except PageFailure as failure:
-        return {"failure": failure.reason.value, "detail": failure.detail, "hint": failure.hint}
-    except LlmOcrError as error:
-        return {"error": str(error)}
-    except MemoryError:
-        return {"out_of_memory": True}
-    except Exception:  # noqa: BLE001 - the pool raises it in the parent as WorkerError
-        lines = traceback.format_exc(limit=-4).strip().splitlines()
-        return {"error": lines[-1], "traceback": "\n".join(lines)}
 
 
 def _limit_process(limits: Mapping[str, Any]) -> None:

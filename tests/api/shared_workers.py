@@ -13,8 +13,7 @@ from typing import Any
 
 from llm_ocr.config.environment import worker_environment
 from llm_ocr.errors import WorkerDied
-from llm_ocr.sandbox import WorkerPool
-from llm_ocr.sandbox.pool import _Worker
+from llm_ocr.sandbox.pool import WorkerPool, _Worker
 
 #: Maximum kinds of workers with kept processes; the least recently used kind ends.
 _KINDS = 6

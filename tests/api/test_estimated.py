@@ -15,7 +15,7 @@ from running import FRUGALLY, status_of
 from store_servers import s3
 
 import llm_ocr
-from llm_ocr.sandbox import WorkerPool
+from llm_ocr.sandbox.pool import WorkerPool
 from llm_ocr.stages import plan
 from llm_ocr.stages.counting import CountOptions
 from llm_ocr.storage import StoreOptions, open_store

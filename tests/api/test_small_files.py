@@ -14,8 +14,7 @@ from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.documents.sources import find_documents, version_of
 from llm_ocr.errors import WorkerDied
 from llm_ocr.results.quality.worker import MODULE
-from llm_ocr.sandbox import WorkerPool
-from llm_ocr.sandbox.pool import _Worker
+from llm_ocr.sandbox.pool import WorkerPool, _Worker
 from llm_ocr.stages import counting
 from llm_ocr.stages.counting import PageCounter, in_order
 from llm_ocr.types import Reason

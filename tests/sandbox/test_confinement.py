@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from llm_ocr.sandbox import Limits, WorkerPool, confinement, seccomp
+from llm_ocr.sandbox import confinement, seccomp
 from llm_ocr.sandbox.confinement import Confinement
+from llm_ocr.sandbox.pool import Limits, WorkerPool
 
 #: Worker processes are what is tested here.
 OWN_WORKERS = True

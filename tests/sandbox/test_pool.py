@@ -17,7 +17,7 @@ import pytest
 from running import alive
 
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
-from llm_ocr.sandbox import Limits, WorkerPool
+from llm_ocr.sandbox.pool import Limits, WorkerPool
 from llm_ocr.types import Reason
 
 #: Worker processes are what is tested here.
@@ -297,7 +297,7 @@ async def test_worker_keeps_its_document_despite_other_work_between():
 #: A pool of two workers: one works for ten minutes, the other waits for work.
 CLIENT = """
 import asyncio, json
-from llm_ocr.sandbox import Limits, WorkerPool
+from llm_ocr.sandbox.pool import Limits, WorkerPool
 
 async def main():
     async with WorkerPool("tests.fakes.misbehaving_worker", workers=2, limits=Limits(memory=1 << 30)) as pool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from llm_ocr.config.environment import cores
 from llm_ocr.errors import MissingExtra, PageFailure, UsageError, WorkerDied, WorkerError
-from llm_ocr.sandbox import Limits, WorkerPool
+from llm_ocr.sandbox.pool import Limits, WorkerPool
 
 if TYPE_CHECKING:
     from llm_ocr.documents.rendering import Renderer

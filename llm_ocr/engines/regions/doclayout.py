@@ -14,7 +14,7 @@ from llm_ocr.engines.regions.detection import Layout, Region
 from llm_ocr.engines.regions.detector_worker import page_from_wire
 from llm_ocr.errors import LlmOcrError, PageFailure, WorkerDied, WorkerError, install_command
 from llm_ocr.models.choosing import numbers
-from llm_ocr.sandbox import Interpreter, Limits, WorkerPool
+from llm_ocr.sandbox.pool import Interpreter, Limits, WorkerPool
 from llm_ocr.types import EncodedImage, Page, Reason
 
 # Files of a detector in a local folder.

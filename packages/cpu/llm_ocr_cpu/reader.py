@@ -11,7 +11,7 @@ from llm_ocr.engines import EngineOptions, Inspection, noop
 from llm_ocr.engines.trace import log_from_wire, tracing
 from llm_ocr.engines.vlm.placing import with_crops
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
-from llm_ocr.sandbox import Limits, WorkerPool
+from llm_ocr.sandbox.pool import Limits, WorkerPool
 from llm_ocr.types import Attempt, EncodedImage, OcrText, Page, Reason
 from llm_ocr_cpu.ocr.models import find_models, has_layout_model, warn_without_layout_model
 from llm_ocr_cpu.regions import nothing_drawn

@@ -31,7 +31,7 @@ from llm_ocr.exporting import Exported, ExportJob
 from llm_ocr.plugins import ENGINES
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.quality.text_layer import is_true
-from llm_ocr.sandbox import Limits, WorkerPool
+from llm_ocr.sandbox.pool import Limits, WorkerPool
 from llm_ocr.stages.counting import in_order
 from llm_ocr.stages.rendering import EMBEDDED_IMAGE_SIZE, EMBEDDED_SCAN_SIZE, PartRenderer, Remote, passwords
 from llm_ocr.types import Attempt, DocumentPart, Page, Reason, Status
