@@ -316,17 +316,14 @@ class EdgeCache:
         self, source: str, version: str, number: int, total: int, content: PageContent
     ) -> dict[int, list[EdgeLine]]:
         """Return the margins of the pages next to `number` by distance; its own `content` is known."""
-        loop = asyncio.get_running_loop()
         known = self._known(source)
         if number not in known:
-            known[number] = loop.create_future()
+            known[number] = asyncio.get_running_loop().create_future()
         if not known[number].done():
             known[number].set_result(edge_lines(content))
         wanted = [page for page in range(number - REACH, number + REACH + 1) if page != number and 1 <= page <= total]
-        missing = {page: loop.create_future() for page in wanted if page not in known}
-        known.update(missing)
-        await self._fetch(missing, source, version)
-        return {page - number: await self._lines(known, page, source, version) for page in wanted if page in known}
+        wanted.sort(key=known.__contains__)  # other callers make the known pages meanwhile
+        return {page - number: await self._lines(known, page, source, version) for page in wanted}
 
     @contextlib.contextmanager
     def coming(self, source: str, number: int) -> Iterator[None]:
@@ -354,13 +351,19 @@ class EdgeCache:
     async def _lines(self, known: OrderedDict[int, _Future], page: int, source: str, version: str) -> list[EdgeLine]:
         while page in known:
             future = known[page]
-            lines = await asyncio.shield(future)  # shared with other callers
-            if lines is not None:
-                return lines
+            found = await asyncio.shield(future)  # shared with other callers
+            if found is not None:
+                return found
             if known.get(page) is future:
-                known[page] = asyncio.get_running_loop().create_future()
-                await self._fetch({page: known[page]}, source, version)
-        return []
+                del known[page]
+        future = known[page] = asyncio.get_running_loop().create_future()
+        lines: list[EdgeLine] = []
+        try:
+            lines = await self._read(source, version, page)
+        finally:
+            if not future.done():
+                future.set_result(lines)
+        return lines
 
     def _known(self, source: str) -> OrderedDict[int, _Future]:
         known = self._documents.setdefault(source, OrderedDict())
@@ -370,14 +373,3 @@ class EdgeCache:
         while len(known) >= _PAGES:
             known.popitem(last=False)
         return known
-
-    async def _fetch(self, missing: dict[int, _Future], source: str, version: str) -> None:
-        try:
-            for page, future in missing.items():
-                lines = await self._read(source, version, page)
-                if not future.done():
-                    future.set_result(lines)
-        finally:
-            for future in missing.values():
-                if not future.done():
-                    future.set_result([])

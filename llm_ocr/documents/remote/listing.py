@@ -1,9 +1,10 @@
-"""List the remote documents that a user names: single URLs, prefixes, patterns, and manifests."""
+"""List the remote documents that a user names (single URLs, prefixes, patterns, and manifests), and provide them."""
 
 import asyncio
 import tempfile
+import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -34,16 +35,20 @@ from llm_ocr.documents.remote import (
 )
 from llm_ocr.documents.remote.cache import (
     Budget,
+    DiskError,
     Fetched,
     FileCache,
     LocalCopy,
+    NotNow,
     Room,
-    StoreClient,
+    Sink,
     Stores,
+    changed,
+    persistently,
     store_version,
 )
 from llm_ocr.documents.remote.http import WebClient
-from llm_ocr.errors import ObjectNotFound, PageFailure, UsageError
+from llm_ocr.errors import ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Reason
 
@@ -210,6 +215,10 @@ def _failed(url: str, relative: str, reason: Reason, detail: str) -> SourceDocum
     return SourceDocument(shown(url), relative, reason=reason, detail=detail)
 
 
+#: Bytes per request, after which a download can be canceled. Smaller objects are read at once, with their version.
+_PIECE = 16 << 20
+
+
 class RemoteDocuments:
     """Local files of documents on stores and on the web, for one event loop; `close` removes the files.
 
@@ -224,7 +233,8 @@ class RemoteDocuments:
     ) -> None:
         self._options = options or RemoteOptions()
         self._web = web or WebClient(self._options)
-        self._store = StoreClient(self._options, stores or Stores(self._options.store))
+        self._stores = stores or Stores(self._options.store)
+        self._threads = ThreadPoolExecutor(self._options.fetches, thread_name_prefix="llm-ocr-documents")
         self._cache = FileCache(self._fetch, self._options)
 
     async def __aenter__(self) -> Self:
@@ -232,11 +242,6 @@ class RemoteDocuments:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
-
-    @property
-    def used(self) -> int:
-        """Bytes of documents on the local disk, including incoming ones."""
-        return self._cache.used
 
     def open(self, source: str, version: str = "") -> AbstractAsyncContextManager[LocalCopy]:
         """Provide the document as a local file for the duration of the block.
@@ -254,15 +259,77 @@ class RemoteDocuments:
 
     async def look(self, source: str) -> Fetched:
         """Return version and size of a document on a store without reading it. Raises `PageFailure`, `MissingExtra`."""
-        return await self._store.look(source)
+        info = await self._persist(self._stat, source, "")
+        return Fetched(store_version(source, info), info.size)
 
     async def close(self) -> None:
-        """Cancel the transfers and remove all files."""
+        """Cancel the transfers and remove all files; abandoned downloads end at their next piece."""
         await self._cache.close()
         await self._web.close()
-        self._store.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _fetch(self, source: str, version: str, target: Path, room: Room) -> Fetched:
         if is_web(source):
             return await self._web.fetch(source, version, target, room)
-        return await self._store.fetch(source, version, target, room)
+        stop = threading.Event()
+        try:
+            info = await self._persist(self._stat, source, version)
+            await room.take(info.size)
+            await self._persist(self._copy, source, info, target, stop)
+            return Fetched(store_version(source, info), info.size)
+        finally:
+            stop.set()
+
+    async def _persist(self, step: Callable[..., ObjectInfo], url: str, *rest: object) -> ObjectInfo:
+        """Return the step's result; errors of the store become failures of this document."""
+
+        def call() -> ObjectInfo:
+            try:
+                return step(url, *rest)
+            except DiskError:
+                raise
+            except ObjectNotFound as error:
+                raise PageFailure(Reason.NOT_FOUND, f"no object {shown(url)}") from error
+            except (StorageError, UsageError) as error:
+                failure = PageFailure(Reason.UNREADABLE, f"{shown(url)}: {error.args[0]}", hint=error.hint)
+                raise NotNow(failure) if error.retryable else failure from error
+
+        loop = asyncio.get_running_loop()
+        return await persistently(
+            lambda: loop.run_in_executor(self._threads, call), tries=self._options.tries, pause=self._options.pause
+        )
+
+    def _stat(self, url: str, version: str) -> ObjectInfo:
+        place = split(url)
+        info = self._stores.at(place.root).stat(place.key)
+        if info is None:
+            raise PageFailure(Reason.NOT_FOUND, f"no object {shown(url)}")
+        if version not in ("", store_version(url, info)):
+            raise changed(f"{shown(url)} differs from the planned object")
+        return info
+
+    def _copy(self, url: str, info: ObjectInfo, target: Path, stop: threading.Event) -> ObjectInfo:
+        """Copy the object and verify that it had one version from the first to the last byte."""
+        place, version = split(url), store_version(url, info)
+        store = self._stores.at(place.root)
+        sink = Sink(target)
+        try:
+            if info.size <= _PIECE:
+                data, token = store.fetch(place.key)
+                if store_version(url, replace(info, version=token, size=len(data))) != version:
+                    raise changed(f"{shown(url)} differs from the planned object")
+                sink.write(data)
+                return info
+            while sink.size < info.size:
+                if stop.is_set():
+                    raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: the read was canceled")
+                piece = store.read_range(place.key, sink.size, min(_PIECE, info.size - sink.size))
+                if not piece:
+                    self._stat(url, version)
+                    raise NotNow(PageFailure(Reason.UNREADABLE, f"{shown(url)}: ended early"))
+                sink.write(piece)
+            return self._stat(url, version)
+        finally:
+            sink.close()
+            if stop.is_set():
+                target.unlink(missing_ok=True)  # the file may have been created after the cleanup

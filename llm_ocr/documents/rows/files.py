@@ -10,6 +10,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import pyarrow as pa
+from pyarrow.parquet import ParquetFile
+
 from llm_ocr.documents.files import is_one_page
 from llm_ocr.documents.rows import DataFile, local_version
 from llm_ocr.errors import LlmOcrError, ObjectNotFound, PageFailure, StorageError, UsageError
@@ -19,9 +22,7 @@ from llm_ocr.storage.hf.client import RETRIES, HubClient
 from llm_ocr.types import Reason
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from huggingface_hub import HfFileSystem
-    from pyarrow.parquet import ParquetFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,7 @@ class ImageColumn:
     many: bool
 
 
-def image_column(
-    schema: "pa.Schema", features: Mapping[str, Any] | None, wanted: str | None, where: str
-) -> ImageColumn:
+def image_column(schema: pa.Schema, features: Mapping[str, Any] | None, wanted: str | None, where: str) -> ImageColumn:
     """Return the requested column, or the only one with images.
 
     Args:
@@ -77,7 +76,7 @@ def image_column(
     raise UsageError(f"{where} has no column with images", hint=hint)
 
 
-def _stored_features(schema: "pa.Schema") -> Mapping[str, Any]:
+def _stored_features(schema: pa.Schema) -> Mapping[str, Any]:
     """Return the column features that `datasets` stored in the file."""
     if b"huggingface" not in (schema.metadata or {}):
         return {}
@@ -100,16 +99,12 @@ def _is_image(feature: Any) -> bool:
     return inner is not None and not isinstance(inner, Mapping) and _is_image(inner)
 
 
-def _has_structs(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
-
+def _has_structs(kind: pa.DataType) -> bool:
     return bool(pa.types.is_struct(kind.value_type if _is_list(kind) else kind))
 
 
-def _shape(kind: "pa.DataType") -> str:
+def _shape(kind: pa.DataType) -> str:
     """Return `one`, `many`, or "" for other types: a struct with bytes, or bytes alone, is an image."""
-    import pyarrow as pa
-
     if _is_list(kind):
         return "many" if _shape(kind.value_type) == "one" else ""
     if pa.types.is_struct(kind):
@@ -121,9 +116,7 @@ def _shape(kind: "pa.DataType") -> str:
     return "one" if is_bytes else ""
 
 
-def _is_list(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
-
+def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
@@ -262,18 +255,20 @@ def row_groups(files: HubFiles, file: DataFile, column: ImageColumn, id_column: 
             first += group.num_rows
 
 
+#: Returns the error for a damaged file, from a sentence about it.
+Fault = Callable[[str], LlmOcrError]
+
+
 @contextlib.contextmanager
-def opened_for_planning(files: HubFiles, file: DataFile) -> Iterator["ParquetFile"]:
+def opened_for_planning(files: HubFiles, file: DataFile) -> Iterator[ParquetFile]:
     """Open a file to read its footer. Raises `StorageError` for a missing or damaged file."""
     with files.open(file) as raw, parquet_file(raw, file, _damaged) as parquet:
         yield parquet
 
 
 @contextlib.contextmanager
-def parquet_file(raw: io.RawIOBase, file: DataFile, fault: "Fault", **how: Any) -> Iterator["ParquetFile"]:
+def parquet_file(raw: io.RawIOBase, file: DataFile, fault: Fault, **how: Any) -> Iterator[ParquetFile]:
     """Read an opened file as Parquet; `how` are further arguments of `ParquetFile`."""
-    from pyarrow.parquet import ParquetFile
-
     with decoding(file, fault):
         # Not `pre_buffer`, which loads the columns of a whole row group into memory.
         parquet = ParquetFile(raw, pre_buffer=False, **how)
@@ -281,20 +276,14 @@ def parquet_file(raw: io.RawIOBase, file: DataFile, fault: "Fault", **how: Any) 
         yield parquet
 
 
-#: Returns the error for a damaged file, from a sentence about it.
-Fault = Callable[[str], LlmOcrError]
-
-
 @contextlib.contextmanager
 def decoding(file: DataFile, fault: Fault) -> Iterator[None]:
     """Raise `fault` for a damaged file; this library's errors are unchanged."""
-    from pyarrow import ArrowException
-
     try:
         yield
     except LlmOcrError:
         raise
-    except (ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise fault(f"{file.url} cannot be read as Parquet: {reason}") from error
 
@@ -303,9 +292,7 @@ def _damaged(detail: str) -> LlmOcrError:
     return StorageError(detail, hint="Name a revision with an intact file.")
 
 
-def _check_columns(file: DataFile, schema: "pa.Schema", image_column: str, id_column: str | None) -> None:
-    import pyarrow as pa
-
+def _check_columns(file: DataFile, schema: pa.Schema, image_column: str, id_column: str | None) -> None:
     names = schema.names
     for setting, name in (("image_column", image_column), ("id_column", id_column)):
         if name is not None and name not in names:

@@ -12,7 +12,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+from pyarrow.parquet import ParquetFile
 
 from llm_ocr.documents.remote import RemoteOptions
 from llm_ocr.documents.remote.cache import Fetched, FileCache, LocalCopy, Room, disk_errors
@@ -21,9 +24,6 @@ from llm_ocr.documents.rows.files import HubFiles, decoding, parquet_file
 from llm_ocr.documents.rows.listing import no_image
 from llm_ocr.errors import ObjectNotFound, PageFailure
 from llm_ocr.types import Reason
-
-if TYPE_CHECKING:
-    from pyarrow.parquet import ParquetFile
 
 #: Limit of cached footers.
 _FOOTERS = 64
@@ -76,8 +76,6 @@ class Groups:
 
         Ends early when `stop` is set.
         """
-        import pyarrow as pa
-
         metadata, _ = self._footer(group.file)
         rows = max(1, min(_MOST_ROWS, _PIECE * group.rows // max(1, group.size)))
         try:
@@ -119,7 +117,7 @@ class Groups:
             return self._footers[file]
 
     @contextlib.contextmanager
-    def _opened(self, file: DataFile, metadata: Any) -> Iterator["ParquetFile"]:
+    def _opened(self, file: DataFile, metadata: Any) -> Iterator[ParquetFile]:
         try:
             raw = self._files.open(file)
         except ObjectNotFound as error:
@@ -138,8 +136,6 @@ def take_image(copied: Path, place: int, number: int, row: int, target: Path) ->
     Raises:
         PageFailure: The row has neither bytes nor a path.
     """
-    import pyarrow as pa
-
     with pa.memory_map(str(copied)) as mapped:
         cell = pa.ipc.open_file(mapped).get_batch(place).column(0)[0]
         has_list = isinstance(cell, pa.ListScalar)

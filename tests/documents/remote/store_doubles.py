@@ -78,6 +78,11 @@ def copies(tmp_path):
     return [path for path in (tmp_path / "copies").rglob("*") if path.is_file() and path.name != ".lock"]
 
 
+def used(documents):
+    """Bytes on the local disk by the cache's own count."""
+    return documents._cache._budget.used
+
+
 async def version_of(documents, url):
     async with documents.open(url) as copy:
         return copy.version

@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from store_doubles import Buckets, Passing, copies, opened, version_of
+from store_doubles import Buckets, Passing, copies, opened, used, version_of
 from web_servers import PDF, remote, sending, serving
 
 from llm_ocr.documents.remote.cache import DiskError, store_version
@@ -64,7 +64,7 @@ async def test_the_least_recently_used_goes_when_the_bytes_are_spent(buckets, tm
         async with documents.open(urls[0], versions[urls[0]]):
             pass  # opening it makes it the newest, and b the oldest
         await version_of(documents, urls[3])
-        assert documents.used == 3 * MEGABYTE
+        assert used(documents) == 3 * MEGABYTE
         assert sum(path.stat().st_size for path in copies(tmp_path)) == 3 * MEGABYTE
         calls = buckets.opened["s3://bucket"].calls
         before = calls["read"]
@@ -90,7 +90,7 @@ async def test_many_readers_stay_within_limit_and_get_their_documents(buckets, t
     async with opened(buckets, tmp_path, cache_bytes=500_000) as documents:
         wanted = [url for url in urls for _ in range(3)]
         results = await asyncio.gather(*(reader(documents, url) for url in wanted))
-        assert documents.used <= 500_000
+        assert used(documents) <= 500_000
     assert all(results)
     assert max(most) <= 500_000
 
@@ -117,7 +117,7 @@ async def test_a_document_larger_than_the_limit_is_read_alone(buckets, tmp_path)
             assert copy.path.stat().st_size == MEGABYTE
             assert len(copies(tmp_path)) == 1
         assert await version_of(documents, small)
-        assert documents.used == 10
+        assert used(documents) == 10
 
 
 async def test_canceled_reader_does_not_end_the_fetch_of_another(tmp_path):
@@ -193,7 +193,7 @@ async def test_web_documents_count_by_their_actual_size(tmp_path):
     async with serving(pages) as server, remote(tmp_path / "copies", cache_bytes=2 * MEGABYTE) as documents:
         sizes = await asyncio.gather(*(one(documents, server.url + page) for page in pages))
         assert len(set(sizes)) == 1
-        assert documents.used == sum(path.stat().st_size for path in copies(tmp_path)) <= 2 * MEGABYTE
+        assert used(documents) == sum(path.stat().st_size for path in copies(tmp_path)) <= 2 * MEGABYTE
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -228,12 +228,12 @@ async def test_readers_failing_at_random_leave_no_count_or_file(tmp_path, seed):
         errors = [one for one in results if isinstance(one, Exception)]
         assert {type(one) for one in errors} <= {PageFailure}
         for _ in range(3000):  # abandoned copies end without a waiting reader
-            if documents.used == sum(path.stat().st_size for path in copies(tmp_path)):
+            if used(documents) == sum(path.stat().st_size for path in copies(tmp_path)):
                 break
             await asyncio.sleep(0.01)
         else:
             pytest.fail("bytes are counted that are not there, or the other way round")
-        assert documents.used <= 300_000
+        assert used(documents) <= 300_000
 
 
 async def test_changed_object_is_source_changed_and_missing_not_found(buckets, tmp_path):
@@ -258,7 +258,7 @@ async def test_changed_object_is_source_changed_and_missing_not_found(buckets, t
 @pytest.mark.parametrize("content", [b"%PDF-1.5 z", b"%PDF", b"%PDF-1.5 longer"])
 @pytest.mark.parametrize("piece", [4, 1000])
 async def test_object_that_changes_during_the_read_fails(tmp_path, monkeypatch, piece, content):
-    monkeypatch.setattr("llm_ocr.documents.remote.cache._PIECE", piece)
+    monkeypatch.setattr("llm_ocr.documents.remote.listing._PIECE", piece)
 
     def change(call, key):
         if call == "read":
@@ -272,7 +272,7 @@ async def test_object_that_changes_during_the_read_fails(tmp_path, monkeypatch, 
             await version_of(documents, url)
         assert caught.value.reason is Reason.SOURCE_CHANGED
         assert copies(tmp_path) == []
-        assert documents.used == 0
+        assert used(documents) == 0
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ async def test_a_url_that_names_no_object_fails_alone(buckets, tmp_path):
 
 
 async def test_documents_are_read_in_pieces_that_are_joined_right(buckets, tmp_path, monkeypatch):
-    monkeypatch.setattr("llm_ocr.documents.remote.cache._PIECE", 7)
+    monkeypatch.setattr("llm_ocr.documents.remote.listing._PIECE", 7)
     data = os.urandom(100)
     urls = [buckets.put("gs://bucket/a.pdf", data), buckets.put("hf://datasets/o/n@main/empty.pdf", b"")]
 
