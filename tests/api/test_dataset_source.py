@@ -86,7 +86,6 @@ def test_the_same_rows_come_out_of_one_worker_and_of_three(hub, tmp_path):
 def test_lists_of_images_are_pages_of_one_document(hub, tmp_path):
     pictures = [parts.cell(parts.picture(word, size=(420, 120))) for word in WORDS[:4]]
     rows = {"images": [pictures[:3], [], pictures[3:]]}
-    hub.new("tester/lists")
     file = parts.parquet(rows, {"images": parts.pa.list_(parts.IMAGE)})
     hub.add("tester/lists", {"data/train.parquet": file})
     run = llm_ocr.run(dataset="tester/lists", workspace=tmp_path / "w", pages_per_unit=2, **FRUGALLY)
@@ -101,7 +100,6 @@ def test_row_with_a_tiff_of_three_pages_has_three_rows(hub, tmp_path):
     first, *others = [Image.open(io.BytesIO(parts.picture(word, size=(420, 120)))) for word in WORDS[:3]]
     file = io.BytesIO()
     first.save(file, "TIFF", save_all=True, append_images=others)
-    hub.new("tester/tiffs")
     cells = [parts.cell(file.getvalue(), "a.tif"), parts.cell(parts.picture("DELTA", size=(420, 120)), "b.png")]
     hub.add("tester/tiffs", {"train.parquet": parts.parquet({"page": cells}, {"page": parts.IMAGE})})
     run = llm_ocr.run(dataset="tester/tiffs", workspace=tmp_path / "w", **FRUGALLY)

@@ -180,7 +180,6 @@ def test_rows_of_a_dataset_are_sampled_and_blank_ones_left_out(tmp_path):
         parts.cell(white.getvalue() if n % 4 == 0 else parts.picture(f"ROW {n}", size=(300, 80))) for n in range(8)
     ]
     with parts.dataset_hub(tmp_path / "hf home") as hub:
-        hub.new("tester/filtered")
         hub.add(
             "tester/filtered", {"data/train-0.parquet": parts.parquet({"page": cells}, {"page": parts.IMAGE}, rows=4)}
         )

@@ -48,7 +48,7 @@ def test_datasets_of_any_rows_give_images_or_reasons(hub, tmp_path):
     for number in range(COUNTS["rows"]):
         name = f"tester/case{number}"
         data = rows_case(random.Random(f"rows {number}"))
-        hub.new(name, **{"train.parquet": data})
+        hub.add(name, {"train.parquet": data})
         try:
             found = list(islice(dataset_rows(DatasetOptions(name)), 4))
             sources += [row.source for row in found if row.reason is None]
@@ -80,6 +80,6 @@ def test_columns_of_one_name_are_named(hub, asked, said):
     schema = pa.schema([pa.field("image", pa.binary()), pa.field("image", pa.binary())])
     out = io.BytesIO()
     pq.write_table(pa.Table.from_arrays([pa.array([b"a"])] * 2, schema=schema), out)
-    hub.new(name, **{"train.parquet": out.getvalue()})
+    hub.add(name, {"train.parquet": out.getvalue()})
     with pytest.raises(UsageError, match=said):
         list(dataset_rows(DatasetOptions(name, **asked)))

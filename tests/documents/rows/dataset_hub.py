@@ -11,7 +11,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from huggingface_hub import HfApi
+from huggingface_hub import CommitOperationAdd, HfApi
 from PIL import Image, ImageDraw
 
 from tests.fakes.hub import TOKEN, FakeHub
@@ -45,21 +45,14 @@ class DatasetHub:
     def api(self) -> HfApi:
         return HfApi(endpoint=self.server.url, token=TOKEN)
 
-    def commit(self, name: str, branch: str = "main") -> str:
-        return self.server.state.repositories.get("dataset", name).refs[branch]
+    def commit(self, name: str) -> str:
+        return self.server.state.repositories.get("dataset", name).refs["main"]
 
-    def new(self, name: str, **files: bytes) -> str:
-        """A private repository with these files, by path; its commit."""
-        self.api.create_repo(name, repo_type="dataset", private=True)
-        return self.add(name, files)
-
-    def add(self, name: str, files: dict[str, bytes], branch: str = "main") -> str:
-        """One more commit."""
-        from huggingface_hub import CommitOperationAdd
-
+    def add(self, name: str, files: dict[str, bytes]) -> str:
+        """One more commit to a private repository, which is made with the first one."""
+        self.api.create_repo(name, repo_type="dataset", private=True, exist_ok=True)
         adds = [CommitOperationAdd(path, data) for path, data in files.items()]
-        made = self.api.create_commit(name, adds, commit_message="more", repo_type="dataset", revision=branch)
-        return made.oid
+        return self.api.create_commit(name, adds, commit_message="more", repo_type="dataset").oid
 
 
 @contextlib.contextmanager

@@ -72,7 +72,6 @@ def test_planning_reads_no_image(hub, kind, lengths):
     cells = [cell(data, f"{n}.png") for n in range(8)]
     rows = cells if kind == IMAGE else [[one] * length for one, length in zip(cells, lengths, strict=True)]
     file = parquet({"image": rows}, {"image": kind}, use_dictionary=False, compression="none")
-    hub.new(NAME)
     hub.add(NAME, {"data/train.parquet": file})
     hub.served.clear()
     assert [row.page_total for row in listed()] == ([1] * 8 if kind == IMAGE else lengths)
@@ -83,7 +82,6 @@ def test_planning_reads_no_image(hub, kind, lengths):
 
 
 def test_the_first_rows_need_the_first_files_alone(hub):
-    hub.new(NAME)
     hub.add(NAME, {f"data/train-{n:05d}-of-00020.parquet": images(3) for n in range(20)})
     hub.served.clear()
     assert len(listed(first=5)) == 5
@@ -95,7 +93,6 @@ def test_the_first_rows_need_the_first_files_alone(hub):
 
 
 def test_moved_revision_leaves_the_planned_rows_unchanged(hub):
-    hub.new(NAME)
     before = hub.add(NAME, {"data/train.parquet": images(2)})
     rows = listed()
     after = hub.add(NAME, {"data/train.parquet": images(5)})
@@ -119,7 +116,6 @@ configs:
 ---
 """
     files = {"a/1.parquet": images(2), "a/2.parquet": images(1), "b/only.parquet": images(4), "c/x.parquet": images(5)}
-    hub.new(NAME)
     hub.add(NAME, {"README.md": card.encode(), **files})
     assert len(listed()) == 3
     assert len(listed(split="test")) == 4
@@ -131,7 +127,6 @@ configs:
 
 def test_several_configurations_need_a_choice(hub):
     card = "---\nconfigs:\n- config_name: a\n  data_files: a.parquet\n- config_name: b\n  data_files: b.parquet\n---\n"
-    hub.new(NAME)
     hub.add(NAME, {"README.md": card.encode(), "a.parquet": images(1), "b.parquet": images(2)})
     message = refused()
     assert "a, b" in message and "`dataset_config`" in message
@@ -139,7 +134,6 @@ def test_several_configurations_need_a_choice(hub):
 
 
 def test_an_id_column_gives_the_ids(hub):
-    hub.new(NAME)
     hub.add(NAME, {"train.parquet": images(3, id=["x", "ü/ß", "3"])})
     assert [row.document_id for row in listed(id_column="id")] == ["x", "ü/ß", "3"]
     assert [row.relative for row in listed(id_column="id")] == ["x", "ü/ß", "3"]
@@ -149,24 +143,40 @@ def test_an_id_column_gives_the_ids(hub):
 def test_numbers_are_ids_and_other_values_are_not(hub):
     cells = [cell(picture("a"))] * 2
     types = {"image": IMAGE, "n": pa.int32(), "share": pa.float64()}
-    hub.new(NAME)
     hub.add(NAME, {"train.parquet": parquet({"image": cells, "n": [7, 8], "share": [0.5, 1.0]}, types)})
     assert [row.document_id for row in listed(id_column="n")] == ["7", "8"]
     assert "double" in refused(id_column="share")
 
 
-@pytest.mark.parametrize("empty", [None, "", " "])
-def test_a_row_without_id_is_named(hub, empty):
-    hub.new(NAME)
-    hub.add(NAME, {"train.parquet": images(6, id=["a", "b", "c", "d", empty, "f"])})
-    message = refused(id_column="id")
-    assert "row 4" in message and "train.parquet" in message and "`id_column=id`" in message
+TEXT = parquet({"text": ["a"], "n": [1]}, {"text": pa.string(), "n": pa.int64()})
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "signs"),
+    [
+        *(
+            (
+                {"train.parquet": images(6, id=["a", "b", "c", "d", empty, "f"])},
+                {"id_column": "id"},
+                ["row 4", "train.parquet", "`id_column=id`"],
+            )
+            for empty in (None, "", " ")
+        ),
+        ({"train.parquet": TEXT}, {}, ["text, n"]),
+        ({"train-0.parquet": images(2), "train-1.parquet": TEXT}, {}, ["train-1.parquet", "image"]),
+        ({"train/a.png": b"\x89PNG"}, {}, ["a.png", "refs/convert/parquet", f"hf://datasets/{NAME}/"]),
+        ({"train.parquet": images(1)}, {"revision": "v9"}, ["`dataset_revision=v9`", "main"]),
+    ],
+)
+def test_what_a_dataset_lacks_is_named(hub, files, options, signs):
+    hub.add(NAME, files)
+    message = refused(**options)
+    assert [sign for sign in signs if sign not in message] == []
 
 
 def test_a_column_is_chosen_where_there_is_one_with_images(hub):
     row = {"scan": cell(picture("a")), "photo": cell(picture("b")), "text": "x", "number": 1, "raw": picture("c")}
     types = {"scan": IMAGE, "photo": IMAGE, "text": pa.string(), "number": pa.int64(), "raw": pa.binary()}
-    hub.new(NAME)
     hub.add(NAME, {"train.parquet": parquet({name: [value] for name, value in row.items()}, types)})
     message = refused()
     assert "scan, photo" in message and "`image_column`" in message
@@ -185,42 +195,17 @@ def test_column_with_other_declared_type_is_no_image(hub):
     table = pa.table({"sound": [cell(b"RIFF")], "page": [cell(picture("a"))]}, schema=declared)
     file = pa.BufferOutputStream()
     pa.parquet.write_table(table, file)
-    hub.new(NAME)
     hub.add(NAME, {"train.parquet": file.getvalue().to_pybytes()})
     assert row_address(listed()[0].source).column == "page"
 
 
-def test_dataset_without_images_names_its_columns(hub):
-    hub.new(NAME)
-    hub.add(NAME, {"train.parquet": parquet({"text": ["a"], "n": [1]}, {"text": pa.string(), "n": pa.int64()})})
-    assert "text, n" in refused()
-
-
-def test_a_file_that_lacks_the_column_is_named(hub):
-    other = parquet({"text": ["a"]}, {"text": pa.string()})
-    hub.new(NAME)
-    hub.add(NAME, {"train-0.parquet": images(2), "train-1.parquet": other})
-    message = refused()
-    assert "train-1.parquet" in message and "image" in message
-
-
 def test_a_file_that_is_no_parquet_inside_is_named(hub):
-    hub.new(NAME)
     hub.add(NAME, {"train.parquet": b"PAR1 but nothing else PAR1"})
     with pytest.raises(StorageError, match=r"train\.parquet"):
         listed()
 
 
-def test_datasets_in_other_formats_have_ways_out(hub):
-    file = picture("a")
-    hub.new(NAME)
-    hub.add(NAME, {"train/a.png": file, "train/b.png": file})
-    message = refused()
-    assert "a.png" in message and "refs/convert/parquet" in message and f"hf://datasets/{NAME}/" in message
-
-
 def test_the_hubs_own_parquet_of_another_format_can_be_read(hub):
-    hub.new(NAME)
     hub.add(NAME, {"train/a.png": picture("a")})
     repositories = hub.server.state.repositories
     converted = {"default/train/0000.parquet": images(3), "default/test/0000.parquet": images(1)}
@@ -238,13 +223,6 @@ def test_invalid_dataset_name_is_refused(hub, name):
     assert "`dataset=" in refused(name)
 
 
-def test_unknown_revision_names_the_known_ones(hub):
-    hub.new(NAME)
-    hub.add(NAME, {"train.parquet": images(1)})
-    message = refused(revision="v9")
-    assert "`dataset_revision=v9`" in message and "main" in message
-
-
 def test_missing_datasets_package_message_names_the_extra(hub, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtra, match=r'pip install "datasets>='):
@@ -255,7 +233,6 @@ def test_missing_or_forbidden_dataset_is_named(hub, monkeypatch):
     with pytest.raises(StorageError, match="tester/nowhere") as caught:
         listed("tester/nowhere")
     assert "does not exist" in str(caught.value)
-    hub.new(NAME)
     hub.add(NAME, {"train.parquet": images(1)})
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(StorageError, match="HF_TOKEN"):
@@ -263,7 +240,6 @@ def test_missing_or_forbidden_dataset_is_named(hub, monkeypatch):
 
 
 def test_a_gated_dataset_says_where_to_ask(hub, monkeypatch):
-    hub.new(NAME)
     hub.add(NAME, {"train.parquet": images(1)})
     repository = hub.server.state.repositories.get("dataset", NAME)
     repository.gated, repository.private = True, False
@@ -280,14 +256,13 @@ def test_offline_mode_fails_at_once(hub, monkeypatch):
 
 
 def test_an_empty_repository_says_so(hub):
-    hub.new(NAME)
+    hub.api.create_repo(NAME, repo_type="dataset")
     with pytest.raises(LlmOcrError, match=NAME):
         listed()
 
 
 def test_a_hub_that_fails_for_a_moment_costs_nothing(hub, monkeypatch):
     monkeypatch.setattr("llm_ocr.documents.rows.listing.RETRIES", RetryPolicy(tries=3, first=0.01, longest=0.02))
-    hub.new(NAME)
     hub.add(NAME, {"train.parquet": images(2)})
     hub.server.faults.add(Fault("info", status=503), Fault("info", status=429, headers={"Retry-After": "0"}))
     assert len(listed()) == 2

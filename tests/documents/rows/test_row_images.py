@@ -66,8 +66,6 @@ def everything(hub, tmp_path, asked, **options):
 
 
 def put(hub, columns, types, *, name="train.parquet", **how):
-    if not hub.api.repo_exists(NAME, repo_type="dataset"):
-        hub.new(NAME)
     return hub.add(NAME, {name: parquet(columns, types, **how)})
 
 
@@ -115,7 +113,6 @@ def test_rows_without_an_image_fail_alone(hub, tmp_path):
 
 
 def test_rows_that_name_repository_files_are_read_from_there(hub, tmp_path):
-    hub.new(NAME)
     at_root, beside = picture("root"), picture("beside")
     hub.add(NAME, {"images/a.png": at_root, "data/images/b.png": beside, "other/c.png": b"of the first commit"})
     paths = [
@@ -149,7 +146,6 @@ def test_row_cannot_fetch_files_outside_the_repository(hub, tmp_path, path):
 def test_a_damaged_row_group_costs_its_rows_alone(hub, tmp_path):
     good = parquet({"image": [cell(picture(str(n))) for n in range(8)]}, {"image": IMAGE}, compression="gzip")
     start = pa.parquet.ParquetFile(pa.BufferReader(good)).metadata.row_group(1).column(0).data_page_offset
-    hub.new(NAME)
     hub.add(NAME, {"train.parquet": good[:start] + bytes(60) + good[start + 60 :]})
     found = everything(hub, tmp_path, [(address,) for address in addresses()])
     assert found[:4] == [picture(str(n)) for n in range(4)]
