@@ -12,56 +12,25 @@ from test_rendering import outcome, with_renderer
 
 from llm_ocr.types import Reason
 
-SHOWN = b"q 500 0 0 350 47 400 cm /X Do Q"
 
+def pages_of(tmp_path, *files: bytes):
+    """The first page of each PDF, or the reason why there is none."""
 
-def photo(**options: bool) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(np.random.default_rng(1).integers(0, 255, (350, 500), dtype=np.uint8)).save(file, "JPEG", **options)
-    return file.getvalue()
-
-
-def scan(data: bytes, coding: bytes = b"DCTDecode", bits: int = 8) -> bytes:
-    about = b"/Type/XObject/Subtype/Image/Width 500/Height 350/ColorSpace/DeviceGray/BitsPerComponent %d/Filter/%s"
-    image = b"<<%s/Length %d>>stream\n%s\nendstream" % (about % (bits, coding), len(data), data)
-    return pages(SHOWN, extra=(image,))
-
-
-def page_of(tmp_path, data: bytes, number: int = 1):
     async def steps(renderer):
-        return await outcome(renderer, written(tmp_path / "a.pdf", data), number)
+        paths = [written(tmp_path / f"{number}.pdf", data) for number, data in enumerate(files)]
+        return [await outcome(renderer, path) for path in paths]
 
     return with_renderer(steps)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        scan(b""),
-        scan(photo()[:200] + bytes(5000)),
-        scan(b"garbage" * 500, b"JBIG2Decode", 1),
-        scan(b"garbage" * 500, b"JPXDecode"),
-    ],
-    ids=["empty", "zeros", "jbig2", "jpx"],
-)
-def test_page_with_only_an_undecodable_image_fails(tmp_path, data):
-    assert page_of(tmp_path, data) is Reason.UNREADABLE
-
-
-def test_cut_jpeg_of_a_page_is_damage(tmp_path):
-    whole = photo()
-    assert page_of(tmp_path, scan(whole[: 6 * len(whole) // 10])).damage
-    assert not page_of(tmp_path, scan(whole)).damage
-    assert not page_of(tmp_path, scan(whole[:-2])).damage
-
-
-def test_cut_jpeg_of_four_channels_is_damage(tmp_path):
+def encoded(picture: Image.Image, kind: str = "JPEG", **options: object) -> bytes:
     file = io.BytesIO()
-    lines("CMYK").save(file, "JPEG")
-    whole = file.getvalue()
-    for cut in (whole[: 6 * len(whole) // 10], whole):
-        page = page_of(tmp_path, scan(cut).replace(b"/DeviceGray", b"/DeviceCMYK"))
-        assert bool(page.damage) == (cut is not whole)
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+def noise() -> Image.Image:
+    return Image.fromarray(np.random.default_rng(1).integers(0, 255, (350, 500), dtype=np.uint8))
 
 
 def lines(mode: str) -> Image.Image:
@@ -74,127 +43,132 @@ def lines(mode: str) -> Image.Image:
 
 
 def fax(compression: str = "group4") -> bytes:
-    file = io.BytesIO()
-    lines("1").save(file, "TIFF", compression=compression, strip_size=1 << 20)
-    with Image.open(file) as saved:
+    file = encoded(lines("1"), "TIFF", compression=compression, strip_size=1 << 20)
+    with Image.open(io.BytesIO(file)) as saved:
         begin, size = saved.tag_v2[273][0], saved.tag_v2[279][0]
-    return file.getvalue()[begin : begin + size]
-
-
-def fax_scan(data: bytes, parameters: bytes = b"/K -1/Columns 500/Rows 350") -> bytes:
-    return scan(data, b"CCITTFaxDecode/DecodeParms<<%s>>" % parameters, 1)
-
-
-@pytest.mark.parametrize("share", [0.4, 0.6, 0.9])
-def test_cut_fax_of_a_page_is_damage(tmp_path, share):
-    whole = fax()
-    assert page_of(tmp_path, fax_scan(whole[: int(share * len(whole))])).damage
-
-
-@pytest.mark.parametrize(
-    "parameters", [b"/K -1/Columns 500/Rows 350", b"/K -1/Columns 500/Rows 350/BlackIs1 true", b"/K -1/Columns 500"]
-)
-@pytest.mark.parametrize("end", [None, -3], ids=["end of block", "no end of block"])
-def test_whole_fax_of_a_page_is_no_damage(tmp_path, parameters, end):
-    assert not page_of(tmp_path, fax_scan(fax()[:end], parameters)).damage
-
-
-@pytest.mark.parametrize("share", [0.6, 0.95])
-def test_cut_jpeg_2000_of_a_page_fails(tmp_path, share):
-    file = io.BytesIO()
-    with Image.open(io.BytesIO(photo())) as picture:
-        picture.save(file, "JPEG2000", tile_size=(100, 100))
-    whole = file.getvalue()
-    assert page_of(tmp_path, scan(whole[: int(share * len(whole))], b"JPXDecode")) is Reason.UNREADABLE
-    assert not page_of(tmp_path, scan(whole, b"JPXDecode")).damage
-
-
-def test_white_scan_is_blank_and_not_damaged(tmp_path):
-    file = io.BytesIO()
-    Image.new("L", (500, 350), 255).save(file, "JPEG")
-    page = page_of(tmp_path, scan(file.getvalue()))
-    assert (page.damage, page.evidence.ink.blank) == ("", True)
-
-
-def test_content_that_ends_early_is_damage(tmp_path):
-    lines = b"".join(text(f"{number}. Captains report to the harbor", y=740 - 20 * number) for number in range(30))
-    packed = zlib.compress(lines)
-
-    def compressed(data: bytes) -> bytes:
-        plain = stream(b"PLACE")
-        made = b"<</Length %d/Filter/FlateDecode>>stream\n%s\nendstream" % (len(data), data)
-        return pages(b"PLACE").replace(plain, made)
-
-    assert page_of(tmp_path, compressed(packed[: len(packed) // 2])).damage
-    assert not page_of(tmp_path, compressed(packed)).damage
-    assert not page_of(tmp_path, compressed(packed[:-4])).damage  # only the checksum is missing
-
-
-def test_empty_content_is_a_blank_page(tmp_path):
-    nothing = b"<</Length 0/Filter/FlateDecode>>stream\n\nendstream"
-    page = page_of(tmp_path, pages(b"PLACE").replace(stream(b"PLACE"), nothing))
-    assert (page.damage, page.evidence.ink.blank) == ("", True)
-
-
-def segment(number: int, kind: int, data: bytes) -> bytes:
-    return struct.pack(">IBBBI", number, kind, 0, 1, len(data)) + data
+    return file[begin : begin + size]
 
 
 def jbig2() -> bytes:
     """Return an embedded JBIG2 page with one region, which is a Group 4 picture (MMR)."""
+
+    def segment(number: int, kind: int, data: bytes) -> bytes:
+        return struct.pack(">IBBBI", number, kind, 0, 1, len(data)) + data
+
     page = segment(0, 48, struct.pack(">IIIIBH", 500, 350, 0, 0, 0, 0))
     return page + segment(1, 39, struct.pack(">IIIIBB", 500, 350, 0, 0, 0, 1) + fax())
 
 
-#: Data of an image, its filters, and its bits per pixel.
-WHOLE = {
-    "flate": (zlib.compress(lines("L").tobytes()), b"FlateDecode", 8),
-    "progressive": (photo(progressive=True), b"DCTDecode", 8),
-    "packed jpeg": (zlib.compress(photo()), b"FlateDecode/DCTDecode", 8),
-    "group 3": (fax("group3"), b"CCITTFaxDecode/DecodeParms<</K 0/Columns 500/Rows 350>>", 1),
-    "jbig2": (jbig2(), b"JBIG2Decode", 1),
-}
+def image(data: bytes, filters: bytes, bits: int, space: bytes = b"Gray") -> bytes:
+    about = b"/Type/XObject/Subtype/Image/Width 500/Height 350/ColorSpace/Device%s/BitsPerComponent %d/Filter%s"
+    return b"<<%s/Length %d>>stream\n%s\nendstream" % (about % (space, bits, filters), len(data), data)
 
 
-def figure(data: bytes, coding: bytes, bits: int, size: int = 350) -> bytes:
-    """A page of text with an image of this width, whose data and filters are given."""
-    first, _, second = coding.partition(b"/")
-    filters = b"[/%s/%s]" % (first, second) if second.endswith(b"Decode") else b"/" + coding
-    about = b"/Type/XObject/Subtype/Image/Width 500/Height 350/ColorSpace/DeviceGray/BitsPerComponent %d/Filter%s"
-    image = b"<<%s/Length %d>>stream\n%s\nendstream" % (about % (bits, filters), len(data), data)
-    return pages(
-        text("The figure shows the harbor", y=760) + b" q %d 0 0 %d 47 300 cm /X Do Q" % (size, size), extra=(image,)
-    )
+def scan(data: bytes, filters: bytes = b"/DCTDecode", bits: int = 8, space: bytes = b"Gray") -> bytes:
+    """A page with nothing but an image, whose data and filters are given."""
+    return pages(b"q 500 0 0 350 47 400 cm /X Do Q", extra=(image(data, filters, bits, space),))
 
 
-@pytest.mark.parametrize("kind", WHOLE)
-@pytest.mark.parametrize("share", [0.5, 0.9])
-def test_an_image_whose_data_ends_early_is_damage(tmp_path, kind, share):
-    data, *coding = WHOLE[kind]
-    if kind == "packed jpeg":
-        inner = photo()
-        cut = zlib.compress(inner[: int(share * len(inner))])
-    else:
-        cut = data[: int(share * len(data))]
-    assert "ends early" in page_of(tmp_path, figure(cut, *coding)).damage
-    assert page_of(tmp_path, figure(data, *coding)).damage == ""
+def figure(data: bytes, filters: bytes, bits: int = 8, size: int = 350) -> bytes:
+    """A page of text with an image of this width."""
+    drawn = text("The figure shows the harbor", y=760) + b" q %d 0 0 %d 47 300 cm /X Do Q" % (size, size)
+    return pages(drawn, extra=(image(data, filters, bits),))
 
 
-@pytest.mark.parametrize(("coding", "size"), [(b"FooDecode", 350), (b"JBIG2Decode", 25), (b"JPXDecode", 25)])
-def test_image_beside_text_that_cannot_be_decoded_is_damage(tmp_path, coding, size):
-    page = page_of(tmp_path, figure(b"garbage" * 50, coding, 8, size))
-    assert page.damage == "an image of the page cannot be decoded"
-    assert not page.evidence.ink.blank
+def fax_scan(data: bytes, parameters: bytes = b"/K -1/Columns 500/Rows 350") -> bytes:
+    return scan(data, b"/CCITTFaxDecode/DecodeParms<<%s>>" % parameters, 1)
+
+
+def content(data: bytes) -> bytes:
+    """A page with this compressed content."""
+    made = b"<</Length %d/Filter/FlateDecode>>stream\n%s\nendstream" % (len(data), data)
+    return pages(b"PLACE").replace(stream(b"PLACE"), made)
 
 
 def form(data: bytes, coding: bytes = b"FlateDecode") -> bytes:
+    """A page of text with this compressed form."""
     about = b"/Type/XObject/Subtype/Form/BBox[0 0 612 792]/Resources<</Font<</F 3 0 R>>>>"
-    return b"<<%s/Filter/%s/Length %d>>stream\n%s\nendstream" % (about, coding, len(data), data)
+    made = b"<<%s/Filter/%s/Length %d>>stream\n%s\nendstream" % (about, coding, len(data), data)
+    return pages(text("The harbour opens at nine") + b"/X Do", extra=(made,))
 
 
-def test_cut_form_of_a_page_is_damage(tmp_path):
-    whole = zlib.compress(b"".join(text(f"Row {row} pays {100 + row}.50", y=600 - 14 * row) for row in range(30)))
-    shown = text("The harbour opens at nine") + b"/X Do"
-    assert not page_of(tmp_path, pages(shown, extra=(form(whole),))).damage
-    assert page_of(tmp_path, pages(shown, extra=(form(whole[: len(whole) // 2]),))).damage
-    assert page_of(tmp_path, pages(shown, extra=(form(b"rows", b"NoSuchDecode"),))).damage
+def cut(data: bytes, share: float) -> bytes:
+    return data[: int(share * len(data))]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        scan(b""),
+        scan(encoded(noise())[:200] + bytes(5000)),
+        scan(b"garbage" * 500, b"/JBIG2Decode", 1),
+        scan(b"garbage" * 500, b"/JPXDecode"),
+    ],
+    ids=["empty", "zeros", "jbig2", "jpx"],
+)
+def test_page_with_only_an_undecodable_image_fails(tmp_path, data):
+    assert pages_of(tmp_path, data) == [Reason.UNREADABLE]
+
+
+PHOTO, COLORS, FAX = encoded(noise()), encoded(lines("CMYK")), fax()
+FLATE, ROWS = zlib.compress(lines("L").tobytes()), encoded(noise(), progressive=True)
+GROUP_3 = (fax("group3"), b"/CCITTFaxDecode/DecodeParms<</K 0/Columns 500/Rows 350>>", 1)
+CONTENT = zlib.compress(b"".join(text(f"{n}. Captains report to the harbor", y=740 - 20 * n) for n in range(30)))
+FORM = zlib.compress(b"".join(text(f"Row {row} pays {100 + row}.50", y=600 - 14 * row) for row in range(30)))
+
+
+@pytest.mark.parametrize(
+    ("whole", "damaged"),
+    [
+        pytest.param([scan(PHOTO), scan(PHOTO[:-2])], [scan(cut(PHOTO, 0.6))], id="jpeg"),
+        pytest.param([scan(COLORS, space=b"CMYK")], [scan(cut(COLORS, 0.6), space=b"CMYK")], id="four channels"),
+        pytest.param([], [fax_scan(cut(FAX, share)) for share in (0.4, 0.6, 0.9)], id="fax"),
+        *(
+            pytest.param(
+                [figure(data, *how)], [figure(cut(data, share), *how) for share in (0.5, 0.9)], id=f"figure {number}"
+            )
+            for number, (data, *how) in enumerate(
+                [(FLATE, b"/FlateDecode"), (ROWS, b"/DCTDecode"), GROUP_3, (jbig2(), b"/JBIG2Decode", 1)]
+            )
+        ),
+        pytest.param(
+            [figure(zlib.compress(PHOTO), b"[/FlateDecode/DCTDecode]")],
+            [figure(zlib.compress(cut(PHOTO, share)), b"[/FlateDecode/DCTDecode]") for share in (0.5, 0.9)],
+            id="packed jpeg",
+        ),
+        # Only the checksum of the second one is missing.
+        pytest.param([content(CONTENT), content(CONTENT[:-4])], [content(cut(CONTENT, 0.5))], id="content"),
+        pytest.param([form(FORM)], [form(cut(FORM, 0.5)), form(b"rows", b"NoSuchDecode")], id="form"),
+    ],
+)
+def test_data_that_ends_early_is_damage(tmp_path, whole, damaged):
+    found = [page.damage for page in pages_of(tmp_path, *whole, *damaged)]
+    assert found[: len(whole)] == [""] * len(whole)
+    assert all("ends early" in damage for damage in found[len(whole) :])
+
+
+def test_whole_fax_of_a_page_is_no_damage(tmp_path):
+    usual = b"/K -1/Columns 500/Rows 350"
+    kinds = (usual, usual + b"/BlackIs1 true", b"/K -1/Columns 500")
+    files = [fax_scan(data, parameters) for parameters in kinds for data in (FAX, FAX[:-3])]  # without end of block
+    assert [page.damage for page in pages_of(tmp_path, *files)] == [""] * 6
+
+
+def test_cut_jpeg_2000_of_a_page_fails(tmp_path):
+    whole = encoded(noise(), "JPEG2000", tile_size=(100, 100))
+    *damaged, last = pages_of(tmp_path, *(scan(cut(whole, share), b"/JPXDecode") for share in (0.6, 0.95, 1)))
+    assert damaged == [Reason.UNREADABLE] * 2
+    assert last.damage == ""
+
+
+def test_white_scan_and_empty_content_are_blank_and_not_damaged(tmp_path):
+    white = scan(encoded(Image.new("L", (500, 350), 255)))
+    for page in pages_of(tmp_path, white, content(b"")):
+        assert (page.damage, page.evidence.ink.blank) == ("", True)
+
+
+def test_image_beside_text_that_cannot_be_decoded_is_damage(tmp_path):
+    kinds = ((b"/FooDecode", 350), (b"/JBIG2Decode", 25), (b"/JPXDecode", 25))
+    for page in pages_of(tmp_path, *(figure(b"garbage" * 50, coding, size=size) for coding, size in kinds)):
+        assert page.damage == "an image of the page cannot be decoded"
+        assert not page.evidence.ink.blank
