@@ -62,16 +62,10 @@ def placed(pieces: list[tuple[str, float, float]], size: float = 10) -> bytes:
     return mapped({code: character for character, code in codes.items()}, drawn, 1000)
 
 
-def zeros_image(side: int) -> bytes:
-    """A square RGB image that is tiny in the file and 3 * side * side bytes when decoded."""
-    packer, chunk, left = zlib.compressobj(9), bytes(1 << 20), 3 * side * side
-    parts = []
-    while left > 0:
-        parts.append(packer.compress(chunk[: min(left, len(chunk))]))
-        left -= len(chunk)
-    packed = b"".join([*parts, packer.flush()])
+def image_of(side: int, data: bytes) -> bytes:
+    """A square RGB image whose data may be missing."""
     about = b"/Type/XObject/Subtype/Image/Width %d/Height %d/ColorSpace/DeviceRGB/BitsPerComponent 8" % (side, side)
-    return b"<<%s/Filter/FlateDecode/Length %d>>stream\n%s\nendstream" % (about, len(packed), packed)
+    return stream(data, about)
 
 
 def written(path: Path, data: bytes) -> str:

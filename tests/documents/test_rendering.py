@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from pdf_writing import pages, placed, stream, text, written, zeros_image
+from pdf_writing import image_of, pages, placed, text, written
 from PIL import Image
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
@@ -69,51 +69,50 @@ def test_page_has_content_and_image_of_requested_size(tmp_path):
 def scan(side: int, *drawn: bytes) -> bytes:
     """A page of 600 points that an image of `side` pixels covers, below what is drawn."""
     covering = b"q 600 0 0 600 0 0 cm /X Do Q\n"
-    return pages(covering + b"".join(drawn), attributes=b"/MediaBox[0 0 600 600]", extra=(zeros_image(side),))
+    return pages(
+        covering + b"".join(drawn),
+        attributes=b"/MediaBox[0 0 600 600]",
+        extra=(image_of(side, bytes(3 * side * side)),),
+    )
 
 
-@pytest.mark.parametrize(("side", "expected"), [(400, 500), (700, 700), (2000, 900)])
-def test_a_scan_keeps_its_own_pixels_up_to_a_limit(tmp_path, side, expected):
-    source = written(tmp_path / "scan.pdf", scan(side, text("a stamp")))
-    (page,) = rendered(source, image_size=500, scan_size=900)
-    assert (page.image.width, page.image.height) == (expected, expected)
-
-
-def test_a_slide_over_a_picture_is_no_scan(tmp_path):
-    source = written(tmp_path / "slide.pdf", scan(2000, *(text("words", y=20 * row) for row in range(25))))
-    (page,) = rendered(source, image_size=500, scan_size=900)
-    assert page.image.width == 500
-
-
-def test_a_picture_of_a_page_keeps_its_own_pixels_up_to_a_limit(tmp_path):
-    for side, expected in ((300, 300), (700, 700), (2000, 900)):
+def test_scans_and_pictures_keep_their_own_pixels_up_to_a_limit(tmp_path):
+    files = {
+        written(tmp_path / f"{side}.pdf", scan(side, text("a stamp"))): size
+        for side, size in ((400, 500), (700, 700), (2000, 900))
+    }
+    slide = scan(2000, *(text("words", y=20 * row) for row in range(25)))  # is no scan
+    files[written(tmp_path / "slide.pdf", slide)] = 500
+    for side, size in ((300, 300), (700, 700), (2000, 900)):
         Image.new("RGB", (side, side), "white").save(tmp_path / f"{side}.png")
-        (page,) = rendered(str(tmp_path / f"{side}.png"), image_size=500, scan_size=900)
-        assert page.image.width == expected
+        files[str(tmp_path / f"{side}.png")] = size
+
+    async def steps(renderer):
+        images = {path: (await outcome(renderer, path)).image for path in files}
+        return {path: (image.width, image.height) for path, image in images.items()}
+
+    found = with_renderer(steps, image_size=500, scan_size=900)
+    assert found == {path: (size, size) for path, size in files.items()}
 
 
-def test_a_small_page_is_not_blown_up(tmp_path):
-    data = pages(text("x", x=5, y=5), attributes=b"/MediaBox[0 0 100 50]")
-    (page,) = rendered(written(tmp_path / "a.pdf", data))
-    assert (page.image.width, page.image.height) == (400, 200)
-
-
-def test_a_page_of_200_inches_is_rendered_at_the_size_asked_for(tmp_path):
-    data = pages(text("x", size=900), attributes=b"/MediaBox[0 0 14400 14400]")
+@pytest.mark.parametrize(
+    ("attributes", "size"),
+    [
+        (b"/MediaBox[0 0 100 50]", (400, 200)),  # not blown up
+        (b"/MediaBox[0 0 14400 14400]", (1540, 1540)),
+        (b"/MediaBox[0 0 612 792]/Rotate 90", (1540, 1190)),
+    ],
+)
+def test_pages_have_the_size_asked_for_and_small_ones_their_own(tmp_path, attributes, size):
+    data = pages(text("x", x=5, y=5), attributes=attributes)
     (page,) = rendered(written(tmp_path / "a.pdf", data), memory=512 << 20)
-    assert (page.image.width, page.image.height) == (1540, 1540)
+    assert (page.image.width, page.image.height) == size
 
 
 @pytest.mark.parametrize("box", [b"0 0 100000 10", b"0 0 3 9000"])
 def test_a_page_too_narrow_to_read_fails_at_the_limit(tmp_path, box):
     data = pages(text("x"), attributes=b"/MediaBox[%s]" % box)
     assert rendered(written(tmp_path / "a.pdf", data)) == [Reason.RENDER_LIMIT]
-
-
-def test_a_turned_page_is_shown_turned(tmp_path):
-    data = pages(text("x"), attributes=b"/MediaBox[0 0 612 792]/Rotate 90")
-    (page,) = rendered(written(tmp_path / "a.pdf", data))
-    assert page.image.width > page.image.height
 
 
 @pytest.mark.slow
@@ -125,14 +124,6 @@ def test_a_page_that_hangs_is_killed_and_its_neighbours_are_done(tmp_path):
     assert [page.content.lines[0].text for page in (first, third)] == ["first", "third"]
 
 
-def test_image_over_memory_limit_fails_and_other_pages_succeed(tmp_path):
-    source = written(
-        tmp_path / "a.pdf", pages(text("first"), b"q 612 0 0 792 0 0 cm /X Do Q", extra=(zeros_image(9000),))
-    )
-    bomb, first = rendered(source, 2, 1, memory=320 << 20)
-    assert (first.content.lines[0].text, bomb) == ("first", Reason.RENDER_LIMIT)
-
-
 def test_a_stream_that_unpacks_to_gigabytes_fails_at_the_limit(tmp_path):
     source = written(tmp_path / "a.pdf", pages(text("first"), b"q " * (100 << 20)))
     first, bomb = rendered(source, 1, 2, memory=320 << 20)
@@ -140,12 +131,11 @@ def test_a_stream_that_unpacks_to_gigabytes_fails_at_the_limit(tmp_path):
 
 
 @pytest.mark.parametrize("text_layer", [True, False])
-def test_absurdly_large_images_are_refused_and_not_drawn_empty(tmp_path, text_layer):
-    image = stream(
-        b"x", b"/Type/XObject/Subtype/Image/Width 40000/Height 40000/ColorSpace/DeviceRGB/BitsPerComponent 8"
-    )
-    source = written(tmp_path / "a.pdf", pages(b"q 9 0 0 9 0 0 cm /X Do Q", extra=(image,)))
-    assert rendered(source, memory=16 << 30, text_layer=text_layer) == [Reason.RENDER_LIMIT]
+@pytest.mark.parametrize(("side", "memory"), [(9000, 320 << 20), (40_000, 16 << 30)])
+def test_too_large_images_are_refused_and_other_pages_succeed(tmp_path, side, memory, text_layer):
+    drawn = pages(text("first"), b"q 9 0 0 9 0 0 cm /X Do Q", extra=(image_of(side, b""),))
+    bomb, first = rendered(written(tmp_path / "a.pdf", drawn), 2, 1, memory=memory, text_layer=text_layer)
+    assert (first.evidence.lines[0][0], bomb) == ("first", Reason.RENDER_LIMIT)
 
 
 NO_PAGES = pages(text("x")).replace(b"/Kids[4 0 R]/Count 1", b"/Kids[     ]/Count 0")
