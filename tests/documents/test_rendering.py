@@ -69,11 +69,8 @@ def test_page_has_content_and_image_of_requested_size(tmp_path):
 def scan(side: int, *drawn: bytes) -> bytes:
     """A page of 600 points that an image of `side` pixels covers, below what is drawn."""
     covering = b"q 600 0 0 600 0 0 cm /X Do Q\n"
-    return pages(
-        covering + b"".join(drawn),
-        attributes=b"/MediaBox[0 0 600 600]",
-        extra=(image_of(side, bytes(3 * side * side)),),
-    )
+    images = (image_of(side, bytes(3 * side * side)),)
+    return pages(covering + b"".join(drawn), attributes=b"/MediaBox[0 0 600 600]", extra=images)
 
 
 def test_scans_and_pictures_keep_their_own_pixels_up_to_a_limit(tmp_path):
