@@ -41,15 +41,6 @@ def local_path(source: str, base: Path | None = None) -> Path:
 exists, is_file, is_folder = os.path.exists, os.path.isfile, os.path.isdir
 
 
-def is_unspeakable(path: Path) -> bool:
-    """Return whether the name cannot be encoded: bytes that are not text appear as lone surrogates."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
 _PART = re.compile(r"(\d{1,9})?\s*(-)?\s*(\d{1,9})?")
 _RANGES_HINT = "Write numbers from 1 and ranges, for example 1-5,9,12-"
 
@@ -112,7 +103,7 @@ class SourceDocument:
     source: str  # absolute path, or URL
     relative: str  # path below its source root, with `/`
     kind: str = ""  # "pdf" or "image"; empty if `reason` is set
-    version: str = ""  # from stores that report it without reading; local files: `sources.version_of`
+    version: str = ""  # from stores that report it without reading; local files: `open_fd.version_of`
     document_id: str | None = None  # from a manifest
     pages: tuple[int, ...] | None = None  # from a manifest; None: all
     reason: Reason | None = None  # reason for a failed document

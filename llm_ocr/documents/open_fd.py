@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from llm_ocr.documents.files import state
@@ -75,7 +76,7 @@ class Proofs:
             return
         began = time.time_ns()
         try:
-            found = _hash(descriptor)
+            found = version_of(descriptor)
         except OSError as error:
             raise PageFailure(Reason.UNREADABLE, f"{source}: {error.strerror or error}") from error
         if found != version:
@@ -96,7 +97,7 @@ async def given_all(sources: Sequence[str]) -> AsyncIterator[list[Given | PageFa
     def hashed(source: str, files: ExitStack) -> Given | PageFailure:
         try:
             descriptor = _open(source, files)
-            return Given(descriptor, _hash(descriptor))
+            return Given(descriptor, version_of(descriptor))
         except PageFailure as failure:
             return failure
         except OSError as error:
@@ -120,10 +121,11 @@ async def _held(open_them: Callable[[ExitStack], T]) -> AsyncIterator[T]:
             opening.add_done_callback(lambda _: files.close())
 
 
-def _hash(descriptor: int) -> str:
-    with open(descriptor, "rb", closefd=False) as file:
-        file.seek(0)
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def version_of(file: str | Path | int) -> str:
+    """Return the SHA-256 in hex of a file's bytes, by its path or its descriptor. Raises `OSError`."""
+    with open(file, "rb", closefd=not isinstance(file, int)) as opened:
+        opened.seek(0)
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _open(source: str, files: ExitStack) -> int:

@@ -23,7 +23,6 @@ from llm_ocr.documents.manifests import (
     SourceDocument,
     is_file,
     is_folder,
-    is_unspeakable,
     listed_paths,
     local_path,
     manifest_entries,
@@ -288,12 +287,6 @@ def _first_of_each(documents: Iterable[SourceDocument]) -> Iterator[SourceDocume
             yield document
 
 
-def version_of(path: str | Path) -> str:
-    """Return the SHA-256 of a file's bytes in hex. Raises `OSError`."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _expanded(sources: Sequence[str], found: Found, options: "RemoteOptions | None") -> Iterator[SourceDocument]:
     ids: dict[str, str] = {}
 
@@ -434,7 +427,9 @@ def _explicit(path: Path, relative: str) -> SourceDocument:
 
 
 def _document(path: Path, relative: str, kind: str) -> SourceDocument:
-    if is_unspeakable(path):
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # bytes that are not text appear as lone surrogates
         return _failed(path, relative, Reason.UNREADABLE, "its name is not valid Unicode: rename it")
     size = None
     with contextlib.suppress(OSError):  # the renderer reports the error

@@ -8,16 +8,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, islice
-from pathlib import Path
 from typing import Literal, TypeVar
 
 from llm_ocr.documents.files import IMAGE
 from llm_ocr.documents.filters import Filters, LeftOut
 from llm_ocr.documents.manifests import PageRanges, SourceDocument
-from llm_ocr.documents.open_fd import Given, given_all
+from llm_ocr.documents.open_fd import Given, given_all, version_of
 from llm_ocr.documents.remote import is_remote, is_web, shown, suffix_of
 from llm_ocr.documents.rendering import Renderer
-from llm_ocr.documents.sources import version_of
 from llm_ocr.errors import PageFailure
 from llm_ocr.stages.rendering import Remote
 from llm_ocr.types import Reason
@@ -183,7 +181,7 @@ class PageCounter:
         if document.version or is_remote(document.source):
             return document.version
         try:
-            return await asyncio.to_thread(version_of, Path(document.source))
+            return await asyncio.to_thread(version_of, document.source)
         except FileNotFoundError as error:
             raise PageFailure(Reason.NOT_FOUND, str(error)) from error
         except OSError as error:

@@ -12,7 +12,7 @@ import pytest
 
 import llm_ocr
 from llm_ocr.documents.manifests import SourceDocument, parse_pages
-from llm_ocr.documents.sources import version_of
+from llm_ocr.documents.open_fd import version_of
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.stages.counting import CountOptions, PageCounter, Sizes, counted
 from llm_ocr.types import Reason

@@ -10,8 +10,9 @@ import bad_documents as bad
 import pytest
 
 import llm_ocr
+from llm_ocr.documents.open_fd import version_of
 from llm_ocr.documents.rendering import Renderer, RenderOptions
-from llm_ocr.documents.sources import find_documents, version_of
+from llm_ocr.documents.sources import find_documents
 from llm_ocr.errors import WorkerDied
 from llm_ocr.results.quality.worker import MODULE
 from llm_ocr.sandbox.pool import WorkerPool, _Worker

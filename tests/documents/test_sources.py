@@ -1,6 +1,5 @@
 """Documents that users name are found in a fixed order; faults are named."""
 
-import hashlib
 import itertools
 import json
 import os
@@ -19,7 +18,7 @@ from test_rendering import with_renderer
 
 from llm_ocr.documents import sources
 from llm_ocr.documents.manifests import SourceDocument, parse_pages
-from llm_ocr.documents.sources import files_below, find_documents, sampled, version_of
+from llm_ocr.documents.sources import files_below, find_documents, sampled
 from llm_ocr.errors import PageFailure, UsageError
 from llm_ocr.types import Reason
 
@@ -257,11 +256,6 @@ def test_names_that_are_no_text_fail_with_a_reason(tmp_path):
     good, bad = find_documents([str(tmp_path)]).documents
     assert (good.reason, bad.reason) == (None, Reason.UNREADABLE)
     bad.source.encode("utf-8")
-
-
-def test_the_version_is_the_hash_of_the_bytes(tmp_path):
-    path = written(tmp_path / "a.pdf", PDF)
-    assert version_of(path) == hashlib.sha256(PDF).hexdigest()
 
 
 NAMES = ("b", "a.pdf", "a b", "a\n\"b'", "Z", "é.pdf", "10.pdf", "9.pdf")
