@@ -20,12 +20,15 @@ def stream(data: bytes, extra: bytes = b"") -> bytes:
     return b"<<%s/Filter/FlateDecode/Length %d>>stream\n%s\nendstream" % (extra, len(packed), packed)
 
 
-def pages(*contents: bytes, attributes: bytes = b"/MediaBox[0 0 612 792]", extra: tuple[bytes, ...] = ()) -> bytes:
+PAPER = b"/MediaBox[0 0 612 792]"
+
+
+def pages(*contents: bytes, attributes: bytes = PAPER, extra: tuple[bytes, ...] = (), catalog: bytes = b"") -> bytes:
     """A PDF with these page contents, font /F (Helvetica), and more objects, the first of which has number 4."""
     first = 4 + len(extra)
     kids = b" ".join(b"%d 0 R" % (first + 2 * index) for index in range(len(contents)))
     objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Catalog/Pages 2 0 R%s>>" % catalog,
         b"<</Type/Pages/Kids[%s]/Count %d>>" % (kids, len(contents)),
         b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
         *extra,

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pdf_writing import pages, pdf, text, written
+from pdf_writing import PAPER, pages, text, written
 from PIL import Image, ImageDraw
 
 from llm_ocr.documents.filters import FilterOptions, Filters, Languages
@@ -62,15 +62,13 @@ def test_other_languages_are_dropped_unless_filter_keeps_them(tmp_path):
     assert looked([path], FilterOptions(("de", "fr")))[0] == {"fluss.pdf": ""}
 
 
-def form(*, field: bytes = b"/FT/Tx/T(name)", acroform: bytes = b"/Fields[6 0 R]") -> bytes:
+def form(*, field: bytes = b"/FT/Tx/T(name)", acroform: bytes = b"/Fields[4 0 R]") -> bytes:
     """A page with one field on it."""
-    return pdf(
-        b"<</Type/Catalog/Pages 2 0 R/AcroForm<<%s/DA(/F 10 Tf)/DR<</Font<</F 3 0 R>>>>>>>>" % acroform,
-        b"<</Type/Pages/Kids[4 0 R]/Count 1>>",
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Annots[6 0 R]/Resources<<>>>>",
-        b"null",
-        b"<</Type/Annot/Subtype/Widget/Rect[100 700 300 720]/P 4 0 R%s>>" % field,
+    return pages(
+        b"",
+        attributes=PAPER + b"/Annots[4 0 R]",
+        extra=(b"<</Type/Annot/Subtype/Widget/Rect[100 700 300 720]/P 5 0 R%s>>" % field,),
+        catalog=b"/AcroForm<<%s/DA(/F 10 Tf)/DR<</Font<</F 3 0 R>>>>>>" % acroform,
     )
 
 

@@ -1,35 +1,26 @@
 """Check boxes of forms are marks in the text; pages that stand for other content are named."""
 
 import pytest
-from pdf_writing import pages, pdf, stream, text, written
+from pdf_writing import PAPER, pages, pdf, stream, text, written
 from test_rendering import outcome, with_renderer
 
-FONTS = b"<</F 4 0 R/ZaDb 5 0 R>>"
 
-
-def form(*fields: tuple[str, int, int, bool], catalog: bytes = b"") -> bytes:
+def form(*fields: tuple[str, int, int, bool]) -> bytes:
     """A PDF page of check boxes: label, left edge of the box, its bottom, and whether it is checked."""
     drawn = b"".join(text(label, x=100, y=bottom + 2) for label, _, bottom, _ in fields)
-    first = 8
-    refs = b" ".join(b"%d 0 R" % (first + at) for at in range(len(fields)))
-    return pdf(
-        b"<</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[%s]>>%s>>" % (refs, catalog),
-        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 6 0 R/Annots[%s]/Resources<</Font%s>>>>"
-        % (refs, FONTS),
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
-        b"<</Type/Font/Subtype/Type1/BaseFont/ZapfDingbats>>",
-        stream(drawn),
-        stream(
-            b"BT /ZaDb 12 Tf 1 2 Td (4) Tj ET",
-            b"/Type/XObject/Subtype/Form/BBox[0 0 12 12]/Resources<</Font%s>>" % FONTS,
-        ),
-        *(
-            b"<</Type/Annot/Subtype/Widget/FT/Btn/T(f%d)/F 4/P 3 0 R"
-            b"/Rect[%d %d %d %d]/AS/%s/V/%s/AP<</N<</Yes 7 0 R>>>>>>"
-            % (at, left, bottom, left + 12, bottom + 12, *2 * [b"Yes" if checked else b"Off"])
-            for at, (_, left, bottom, checked) in enumerate(fields)
-        ),
+    refs = b" ".join(b"%d 0 R" % (5 + at) for at in range(len(fields)))
+    font = b"<</ZaDb<</Type/Font/Subtype/Type1/BaseFont/ZapfDingbats>>>>"
+    look = b"/Type/XObject/Subtype/Form/BBox[0 0 12 12]/Resources<</Font%s>>" % font
+    widgets = (
+        b"<</Type/Annot/Subtype/Widget/FT/Btn/T(f%d)/F 4/Rect[%d %d %d %d]/AS/%s/V/%s/AP<</N<</Yes 4 0 R>>>>>>"
+        % (at, left, bottom, left + 12, bottom + 12, *2 * [b"Yes" if checked else b"Off"])
+        for at, (_, left, bottom, checked) in enumerate(fields)
+    )
+    return pages(
+        drawn,
+        attributes=PAPER + b"/Annots[%s]" % refs,
+        extra=(stream(b"BT /ZaDb 12 Tf 1 2 Td (4) Tj ET", look), *widgets),
+        catalog=b"/AcroForm<</Fields[%s]>>" % refs,
     )
 
 
@@ -129,30 +120,22 @@ def test_free_text_without_an_appearance_is_read(tmp_path):
         assert lines == ["The number of the crane", "The fee is 48.20"]
 
 
-XFA = b"/AcroForm<</Fields[]/XFA 6 0 R>>"
-PORTFOLIO = b"/PageMode/UseAttachments/Names<</EmbeddedFiles<</Names[(%s)5 0 R]>>>>"
-DYNAMIC, STATIC = b"/NeedsRendering true" + XFA, XFA
+XFA = b"/AcroForm<</Fields[]/XFA 5 0 R>>"
+PORTFOLIO = b"/PageMode/UseAttachments/Names<</EmbeddedFiles<</Names[(list.pdf)4 0 R]>>>>"
 
 
-def cover(catalog: bytes, pages: int = 1) -> bytes:
+def cover(catalog: bytes, count: int = 1) -> bytes:
     """A PDF of equal pages whose catalog names an XFA form or an attached file."""
-    return pdf(
-        b"<</Type/Catalog/Pages 2 0 R%s>>" % catalog,
-        b"<</Type/Pages/Kids[%s]/Count %d>>" % (b"3 0 R " * pages, pages),
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 7 0 R/Resources<</Font<</F 4 0 R>>>>>>",
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
-        b"<</Type/Filespec/F(list.pdf)/UF(list.pdf)/EF<</F 6 0 R>>>>",
-        stream(b"<xdp/>"),
-        stream(text("Please wait...")),
-    )
+    attached = (b"<</Type/Filespec/F(list.pdf)/UF(list.pdf)/EF<</F 5 0 R>>>>", stream(b"<xdp/>"))
+    return pages(*count * [text("Please wait...")], extra=attached, catalog=catalog)
 
 
 @pytest.mark.parametrize(
     ("data", "content"),
     [
-        (cover(DYNAMIC), "XFA"),
-        (cover(STATIC), "XFA"),
-        (cover(PORTFOLIO % b"list.pdf"), "portfolio, whose 1 attached files"),
+        (cover(b"/NeedsRendering true" + XFA), "XFA"),
+        (cover(XFA), "XFA"),
+        (cover(PORTFOLIO), "portfolio, whose 1 attached files"),
     ],
 )
 def test_placeholder_pages_name_the_missing_content(tmp_path, data, content):
@@ -163,7 +146,7 @@ def test_placeholder_pages_name_the_missing_content(tmp_path, data, content):
     "data",
     [
         cover(b""),
-        cover(PORTFOLIO % b"list.pdf", pages=2),
+        cover(PORTFOLIO, count=2),
         form(("Crane needed", 84, 700, True)),
     ],
 )

@@ -12,7 +12,7 @@ from PIL.PngImagePlugin import PngInfo
 from test_rendering import opened, pixels, rendered
 
 from llm_ocr.documents.files import kind_by_content, kind_by_name
-from llm_ocr.documents.ink import ink_of
+from llm_ocr.documents.ink import ink_of, pixels_of
 from llm_ocr.types import Reason
 
 
@@ -45,10 +45,14 @@ def test_a_jpeg_that_is_too_large_is_scaled_down(tmp_path, picture):
     assert (page.image.width, page.image.height, corner(page)) == (1000, 500, "red")
 
 
-def test_a_jpeg_turned_by_exif_is_shown_upright(tmp_path, picture):
+def rotated(picture, path):
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by 90 degrees clockwise
-    picture.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "a.jpg", exif=exif)
+    picture.transpose(Image.Transpose.ROTATE_90).save(path, exif=exif)
+
+
+def test_a_jpeg_turned_by_exif_is_shown_upright(tmp_path, picture):
+    rotated(picture, tmp_path / "a.jpg")
     (page,) = rendered(str(tmp_path / "a.jpg"))
     assert (page.image.width, page.image.height, corner(page)) == (200, 100, "red")
 
@@ -61,12 +65,6 @@ def test_unchanged_png_is_passed_on_byte_for_byte(tmp_path, picture, mode):
     (page,) = rendered(str(tmp_path / "a.png"))
     assert page.image.data == (tmp_path / "a.png").read_bytes()
     assert (page.image.media_type, page.image.width, page.image.height) == ("image/png", 200, 100)
-
-
-def rotated(picture, path):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    picture.transpose(Image.Transpose.ROTATE_90).save(path, exif=exif)
 
 
 def sixteen_bits(picture, path):
@@ -110,7 +108,7 @@ def test_unchanged_image_has_the_ink_of_its_page(tmp_path, suffix, side):
     (page,) = rendered(str(tmp_path / f"a.{suffix}"), image_size=side)
     whole = ink_of(image)
     assert (page.evidence.ink.width, page.evidence.ink.height) == (whole.width, whole.height)
-    assert (black(page.evidence.ink) ^ black(whole)).mean() < 0.01
+    assert (pixels_of(page.evidence.ink) ^ pixels_of(whole)).mean() < 0.01
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg"])
@@ -120,11 +118,6 @@ def test_unchanged_image_with_equally_bright_ink_is_no_blank(tmp_path, suffix):
     image.save(tmp_path / f"a.{suffix}")
     (page,) = rendered(str(tmp_path / f"a.{suffix}"), image_size=1400)
     assert not page.evidence.ink.blank
-
-
-def black(ink):
-    rows = np.frombuffer(zlib.decompress(ink.packed), np.uint8).reshape(ink.height, -1)
-    return np.unpackbits(rows, axis=1)[:, : ink.width]
 
 
 def test_page_of_an_unchanged_image_can_be_rendered_twice(tmp_path, picture):

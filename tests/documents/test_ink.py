@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from llm_ocr.documents.images import blank as is_blank
-from llm_ocr.documents.images import encoded
 from llm_ocr.documents.ink import ink_of, lines_of_text, pixels_of
 
 WIDTH, HEIGHT = 1000, 1414
@@ -119,12 +117,12 @@ INKED = {
 
 @pytest.mark.parametrize("name", BLANK)
 def test_blank_sheet_is_blank(name):
-    assert is_blank(encoded(picture(BLANK[name]()), "png", 90))
+    assert ink_of(picture(BLANK[name]())).blank
 
 
 @pytest.mark.parametrize("name", INKED)
 def test_sheet_with_ink_is_not_blank(name):
-    assert not is_blank(encoded(picture(INKED[name]()), "png", 90))
+    assert not ink_of(picture(INKED[name]())).blank
 
 
 @pytest.mark.parametrize("name", PALE)
@@ -136,6 +134,6 @@ def test_text_that_noise_hides_pixel_by_pixel_is_pale_ink(name):
 
 def test_red_on_a_green_that_is_as_bright_is_ink():
     page = Image.new("RGB", (WIDTH, HEIGHT), (0, 128, 0))
-    assert is_blank(encoded(page, "png", 90))
+    assert ink_of(page).blank
     ImageDraw.Draw(page).text((100, 200), "The quay is closed", font=ImageFont.load_default(40), fill=(250, 0, 0))
-    assert not is_blank(encoded(page, "png", 90))
+    assert not ink_of(page).blank

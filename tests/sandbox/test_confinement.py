@@ -21,14 +21,14 @@ OWN_WORKERS = True
 MODULE = "tests.fakes.misbehaving_worker"
 
 
-def in_force(*programs: str) -> dict[str, bool]:
-    words = [sys.executable, "-m", "llm_ocr.sandbox.confinement", *programs]
-    return json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+def printed(*words: str) -> str:
+    """What a Python program prints."""
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module")
 def offered() -> dict[str, bool]:
-    return in_force()
+    return json.loads(printed("-m", "llm_ocr.sandbox.confinement"))
 
 
 def need(offered: dict[str, bool], *names: str) -> None:
@@ -141,8 +141,7 @@ for program in ("pdfinfo", "/bin/true"):
     except PermissionError:
         print("refused")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True", "0", "refused"]
+    assert printed("-c", code).split() == ["True", "0", "refused"]
 
 
 NOTHING = """
@@ -188,14 +187,14 @@ from llm_ocr.sandbox import confinement
 confinement.give_up_privileges()
 print([name for name, there in confinement.confine(confinement.Confinement()).items() if there])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    said = printed("-c", code).strip()
     expected = {
         confinement: ["no file is written", "only given files are read", "no other program starts"],
         seccomp: ["no network", "no file is written", "no other program starts"],
     }[offer]
-    if done.stdout.strip() == "[]":
+    if said == "[]":
         pytest.skip("this kernel does not offer it")
-    assert done.stdout.strip() == str(expected)
+    assert said == str(expected)
 
 
 def test_gpu_worker_keeps_files_and_loses_network(offered, tmp_path):
@@ -211,9 +210,7 @@ subprocess.run(["/bin/true"], check=True)
 try: socket.socket()
 except PermissionError: print("refused")
 """
-    words = [sys.executable, "-c", code, str(tmp_path / "cache")]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["['no network']", "refused"]
+    assert printed("-c", code, str(tmp_path / "cache")).splitlines() == ["['no network']", "refused"]
 
 
 @pytest.mark.skipif(seccomp.machine() != "x86_64", reason="a 32-bit call is an x86 matter")
@@ -227,8 +224,7 @@ confinement.confine(confinement.Confinement())
 library = ctypes.CDLL(None, use_errno=True)
 print(library.syscall(0x40000000 + 41, 2, 1, 0), ctypes.get_errno())
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["-1", "1"]
+    assert printed("-c", code).split() == ["-1", "1"]
 
 
 @pytest.mark.parametrize("architecture", [0, 1])

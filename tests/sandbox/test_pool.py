@@ -176,7 +176,7 @@ def left_behind() -> list[str]:
     return [line for line in shown.stdout.splitlines() if MODULE in line]
 
 
-LONG = 60.0
+LONG = 60.0  # seconds
 
 
 async def process_of(pool, value="", **options):

@@ -8,7 +8,7 @@ import ssl
 import subprocess
 
 import pytest
-from web_servers import PDF, Names, moved, remote, sending, serving
+from web_servers import PDF, Names, failing, moved, remote, sending, serving
 
 from llm_ocr.documents.remote import (
     StoreUrl,
@@ -24,15 +24,8 @@ from llm_ocr.documents.remote import (
     unknown_scheme,
 )
 from llm_ocr.documents.remote.http import problem
-from llm_ocr.errors import PageFailure, UsageError
+from llm_ocr.errors import UsageError
 from llm_ocr.types import Reason
-
-
-async def failing(documents, url) -> PageFailure:
-    with pytest.raises(PageFailure) as caught:
-        async with documents.open(url):
-            pass
-    return caught.value
 
 
 @pytest.mark.parametrize(

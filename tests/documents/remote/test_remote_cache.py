@@ -12,7 +12,7 @@ import time
 
 import pytest
 from store_doubles import Buckets, Passing, copies, opened, used, version_of
-from web_servers import PDF, remote, sending, serving
+from web_servers import PDF, failing, remote, sending, serving
 
 from llm_ocr.documents.remote.cache import DiskError, store_version
 from llm_ocr.errors import PageFailure, StorageError
@@ -239,20 +239,17 @@ async def test_readers_failing_at_random_leave_no_count_or_file(tmp_path, seed):
 async def test_changed_object_is_source_changed_and_missing_not_found(buckets, tmp_path):
     url = buckets.put("s3://bucket/a.pdf")
 
-    async def failing(version):
+    async def reason_for(version):
         async with opened(buckets, tmp_path) as documents:
-            with pytest.raises(PageFailure) as caught:
-                async with documents.open(url, version):
-                    pass
-        return caught.value.reason
+            return (await failing(documents, url, version)).reason
 
     async with opened(buckets, tmp_path) as documents:
         version = await version_of(documents, url)
     buckets.put(url, b"%PDF-1.5 y and more")
-    assert await failing(version) is Reason.SOURCE_CHANGED
+    assert await reason_for(version) is Reason.SOURCE_CHANGED
     (tmp_path / "buckets/s3/bucket/a.pdf").unlink()
-    assert await failing(version) is Reason.NOT_FOUND
-    assert await failing("") is Reason.NOT_FOUND
+    assert await reason_for(version) is Reason.NOT_FOUND
+    assert await reason_for("") is Reason.NOT_FOUND
 
 
 @pytest.mark.parametrize("content", [b"%PDF-1.5 z", b"%PDF", b"%PDF-1.5 longer"])
@@ -268,9 +265,7 @@ async def test_object_that_changes_during_the_read_fails(tmp_path, monkeypatch, 
     url = buckets.put("s3://bucket/a.pdf")
 
     async with opened(buckets, tmp_path) as documents:
-        with pytest.raises(PageFailure) as caught:
-            await version_of(documents, url)
-        assert caught.value.reason is Reason.SOURCE_CHANGED
+        assert (await failing(documents, url)).reason is Reason.SOURCE_CHANGED
         assert copies(tmp_path) == []
         assert used(documents) == 0
 
@@ -281,12 +276,12 @@ async def test_object_that_changes_during_the_read_fails(tmp_path, monkeypatch, 
 async def test_store_errors_fail_the_document_and_transient_ones_retry(tmp_path, error, requests, passes):
     left = [True] * (1 if passes else 99)
 
-    def failing(call, key):
+    def refusing(call, key):
         if call == "read" and left:
             left.pop()
             raise error("no luck")
 
-    buckets = Buckets(tmp_path / "buckets", failing)
+    buckets = Buckets(tmp_path / "buckets", refusing)
     url = buckets.put("s3://bucket/a.pdf")
 
     async with opened(buckets, tmp_path) as documents:
@@ -294,19 +289,16 @@ async def test_store_errors_fail_the_document_and_transient_ones_retry(tmp_path,
             assert await version_of(documents, url)
         else:
             for _ in range(3):  # all pages of the document; its server is asked for the first alone
-                with pytest.raises(PageFailure) as caught:
-                    await version_of(documents, url)
-                assert caught.value.reason is Reason.UNREADABLE
-                assert "no luck" in caught.value.detail
+                failure = await failing(documents, url)
+                assert failure.reason is Reason.UNREADABLE
+                assert "no luck" in failure.detail
         assert buckets.opened["s3://bucket"].calls["read"] == requests
 
 
 async def test_a_url_that_names_no_object_fails_alone(buckets, tmp_path):
     async with opened(buckets, tmp_path) as documents:
         for url in ("s3://", "hf://owner/name/a.pdf", "s3://bucket/../a.pdf"):
-            with pytest.raises(PageFailure) as caught:
-                await version_of(documents, url)
-            assert caught.value.reason is Reason.UNREADABLE
+            assert (await failing(documents, url)).reason is Reason.UNREADABLE
 
 
 async def test_documents_are_read_in_pieces_that_are_joined_right(buckets, tmp_path, monkeypatch):

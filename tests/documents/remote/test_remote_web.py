@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 
 import pytest
-from web_servers import PDF, in_turn, moved, remote, sending, serving, speaking, trickling
+from web_servers import PDF, failing, in_turn, moved, remote, sending, serving, speaking, trickling
 
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Reason
@@ -50,11 +50,9 @@ async def test_etag_is_the_version_and_another_is_a_changed_source(tmp_path):
             async with planning.open(f"{server.url}/b.pdf") as copy:
                 assert copy.version != version  # equal ETags of two URLs do not make copies of them
         async with remote(tmp_path) as working:
-            with pytest.raises(PageFailure) as caught:
-                async with working.open(f"{server.url}/a.pdf", version):
-                    pass
+            failure = await failing(working, f"{server.url}/a.pdf", version)
     assert version.startswith("etag:")
-    assert caught.value.reason is Reason.SOURCE_CHANGED
+    assert failure.reason is Reason.SOURCE_CHANGED
 
 
 async def test_unchanged_etag_is_same_document_for_another_worker(tmp_path):
@@ -167,23 +165,14 @@ def test_redirect_to_an_invalid_target_fails(tmp_path, place):
 
 
 @pytest.mark.parametrize("url", ["https://", "https://[x/a.pdf", "http://h:99999/a.pdf", "http://ü..x/a.pdf"])
-def test_invalid_url_fails_alone(tmp_path, url):
-    async def run():
-        async with remote(tmp_path) as documents:
-            with pytest.raises(PageFailure) as caught:
-                async with documents.open(url):
-                    pass
-        return caught.value.reason
-
-    assert asyncio.run(run()) in (Reason.UNREADABLE, Reason.NOT_FOUND)
+async def test_invalid_url_fails_alone(tmp_path, url):
+    async with remote(tmp_path) as documents:
+        assert (await failing(documents, url)).reason in (Reason.UNREADABLE, Reason.NOT_FOUND)
 
 
 async def test_an_unreachable_server_is_tried_again_and_then_a_failure(tmp_path):
     async with remote(tmp_path, tries=2) as documents:
-        with pytest.raises(PageFailure) as caught:
-            async with documents.open("http://127.0.0.1:1/a.pdf"):
-                pass
-    failure = caught.value
+        failure = await failing(documents, "http://127.0.0.1:1/a.pdf")
     assert (failure.reason, failure.retryable) == (Reason.UNREADABLE, True)
 
 

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
 from llm_ocr.documents.remote import RemoteOptions
 from llm_ocr.documents.remote.http import WebClient
 from llm_ocr.documents.remote.listing import RemoteDocuments
+from llm_ocr.errors import PageFailure
 from tests.engines.client.chat_servers import in_turn as in_turn
 from tests.engines.client.chat_servers import speaking as speaking
 
@@ -82,6 +84,14 @@ async def serving(pages: dict[str, Handler], tls: ssl.SSLContext | None = None) 
         yield server
     finally:
         await runner.cleanup()
+
+
+async def failing(documents: RemoteDocuments, url: str, version: str = "") -> PageFailure:
+    """Why the document cannot be opened."""
+    with pytest.raises(PageFailure) as caught:
+        async with documents.open(url, version):
+            pass
+    return caught.value
 
 
 class Names(AbstractResolver):

@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,26 +20,12 @@ from tests.storage.hub.making import hub_constants
 
 
 @dataclass
-class Served:
-    """What was read of large files."""
-
-    sizes: list[int] = field(default_factory=list)
-
-    @property
-    def bytes(self) -> int:
-        return sum(self.sizes)
-
-    def clear(self) -> None:
-        self.sizes.clear()
-
-
-@dataclass
 class DatasetHub:
     """A server, the environment of programs that use it, and what it has sent."""
 
     server: FakeHub
     environment: dict[str, str]
-    served: Served
+    served: list[int]  # bytes of each answer with a part of a large file
 
     @property
     def api(self) -> HfApi:
@@ -61,12 +47,12 @@ def dataset_hub(home: Path) -> Iterator[DatasetHub]:
     server = FakeHub()
     server.start()
     environment = server.environment(home) | {"HF_UPDATE_DOWNLOAD_COUNTS": "0"}
-    counted = Served()
+    counted: list[int] = []
 
     def content(request: Any, data: bytes, headers: Any) -> Any:
         answer = made(request, data, headers)
         if request.path.startswith("/_lfs/") and request.method == "GET":
-            counted.sizes.append(len(answer.body))
+            counted.append(len(answer.body))
         return answer
 
     made = served.content

@@ -75,20 +75,20 @@ def test_planning_reads_no_image(hub, kind, lengths):
     hub.add(NAME, {"data/train.parquet": file})
     hub.served.clear()
     assert [row.page_total for row in listed()] == ([1] * 8 if kind == IMAGE else lengths)
-    assert hub.served.bytes < len(file) / 8
-    assert max(hub.served.sizes) <= 1 << 16  # the footer as pyarrow asks for it; nothing else is so large
+    assert sum(hub.served) < len(file) / 8
+    assert max(hub.served) <= 1 << 16  # the footer as pyarrow asks for it; nothing else is so large
     if lengths == [1] * 8:
-        assert len(hub.served.sizes) == 2  # footers alone: to choose the column, and to count
+        assert len(hub.served) == 2  # footers alone: to choose the column, and to count
 
 
 def test_the_first_rows_need_the_first_files_alone(hub):
     hub.add(NAME, {f"data/train-{n:05d}-of-00020.parquet": images(3) for n in range(20)})
     hub.served.clear()
     assert len(listed(first=5)) == 5
-    few = len(hub.served.sizes)
+    few = len(hub.served)
     hub.served.clear()
     assert len(listed()) == 60
-    assert few <= 3 < 20 <= len(hub.served.sizes)
+    assert few <= 3 < 20 <= len(hub.served)
     assert listed(first=5) == listed()[:5]
 
 
