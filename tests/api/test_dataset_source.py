@@ -26,7 +26,6 @@ WORDS = ("ALPHA", "BRAVO", "CHARLIE", "DELTA", "ECHO", "FOXTROT", "GOLF", "HOTEL
 def hub(tmp_path):
     """A server with a dataset of twelve images: two files of three row groups; one image is broken, one is missing."""
     with parts.dataset_hub(tmp_path / "hf home") as made:
-        made.new(NAME)
         images = [parts.cell(parts.picture(word, size=(420, 120))) for word in WORDS]
         images[4] = parts.cell(b"\x89PNG\r\n\x1a\n that is all")
         images[7] = None
