@@ -301,7 +301,7 @@ def test_qwens_html_has_kinds_boxes_descriptions_and_captions():
 
 @pytest.mark.parametrize("text", [QWEN, div("Image", '<img alt="A gauge"/>') + div("Text", "Words")])
 def test_the_parser_of_any_html_with_boxes_keeps_them(text: str):
-    parsed = parser_named("html-blocks").parse(text, NO_FRAME)
+    parsed = parser_named("html-blocks")(text, NO_FRAME)
     assert any(block.kind is BlockKind.FIGURE and block.box != WHOLE for block in parsed.blocks)
     assert all(block.box != WHOLE for block in parsed.blocks)
 

@@ -11,7 +11,7 @@ from family_answers import SENTENCE, TITLE, answer_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from llm_ocr.models.parsers import PARSERS as NAMED
+from llm_ocr.models.parsers import PARSERS
 from llm_ocr.models.parsers.figure_answers import read_class, read_parse
 from llm_ocr.models.parsers.html import html_to_markdown
 from llm_ocr.models.parsers.markers import parse_grounding
@@ -22,7 +22,6 @@ from llm_ocr.models.profile import Frame, Profile
 from llm_ocr.models.registry import PROFILES
 from llm_ocr.results.markdown import blocks_to_markdown
 
-PARSERS = {name: one.parse for name, one in NAMED.items()}
 MEBIBYTE = 1 << 20
 PAGE = Frame(1654, 2339)
 #: One profile for each pair of an answer and the parser that reads it.

@@ -14,7 +14,7 @@ from make_snapshots import FOLDER, path_of, snapshot
 
 from llm_ocr.engines.vlm.requests import MAX_ATTEMPTS
 from llm_ocr.errors import UsageError
-from llm_ocr.models.parsers import PARSERS, gives_places, parser_named
+from llm_ocr.models.parsers import PARSERS, PLACED, parser_named
 from llm_ocr.models.parsers.labels import kind_of, known_kind
 from llm_ocr.models.parsers.layout_json import parse_dots, parse_json
 from llm_ocr.models.parsers.markdown import parse_front_matter
@@ -71,7 +71,7 @@ def test_no_two_profiles_share_a_name():
 def test_a_profile_holds_together(profile: Profile):
     assert complaints(profile) == []
     assert profile.page_tokens < profile.context
-    assert set(profile.parsers.values()) <= {one.parse for one in PARSERS.values()}
+    assert set(profile.parsers.values()) <= set(PARSERS.values())
     json.dumps([dict(profile.settings), dict(profile.vllm_settings), dict(profile.page_settings), dict(profile.guides)])
 
 
@@ -82,7 +82,7 @@ def test_a_full_page_and_the_longest_answer_fit_the_context(profile: Profile):
 
 @pytest.mark.parametrize("profile", ALL, ids=lambda profile: profile.name)
 def test_figures_are_cut_out_only_where_an_answer_has_places(profile: Profile):
-    placed = any(gives_places(parser) for parser in profile.parsers.values())
+    placed = not PLACED.isdisjoint(profile.parsers.values())
     assert placed == bool(profile.figure_labels)
     assert all(known_kind(label) is BlockKind.FIGURE for label in profile.figure_labels)
 
@@ -178,7 +178,7 @@ def test_a_model_that_is_not_known_may_have_any_parser():
 @pytest.mark.parametrize("name", PARSERS)
 def test_every_named_parser_reads_a_sentence(name: str):
     """Or says what it could not read."""
-    parsed = parser_named(name).parse("The tide rose by two metres.", NO_FRAME)
+    parsed = parser_named(name)("The tide rose by two metres.", NO_FRAME)
     assert parsed.blocks or parsed.lost
     assert parser_named(name.upper().replace("-", "_")) is parser_named(name)
 
