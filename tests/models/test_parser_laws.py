@@ -63,12 +63,13 @@ def test_number_with_too_many_digits_for_python_is_tolerated(name: str):
 def test_a_cut_answer_keeps_every_sentence_before_the_cut(profile: Profile):
     """Wherever it is cut: what was whole before is on the page."""
     answer, parse = answer_of(profile), profile.parsers.get(profile.mode) or profile.parsers[""]
-    for sentence in (TITLE, SENTENCE):
-        assert sentence in answer
-        for cut in range(answer.index(sentence) + len(sentence), len(answer)):
-            parsed = parse(answer[:cut], PAGE)
-            assert faults_of(answer[:cut], parsed) == []
-            assert words_of(sentence) in words_of(blocks_to_markdown(parsed.blocks, furniture=True)), answer[:cut]
+    assert SENTENCE in answer
+    for cut in range(answer.index(TITLE) + len(TITLE), len(answer)):
+        parsed = parse(answer[:cut], PAGE)
+        assert faults_of(answer[:cut], parsed) == []
+        shown = words_of(blocks_to_markdown(parsed.blocks, furniture=True))
+        for sentence in (TITLE, SENTENCE):
+            assert words_of(sentence) in shown or sentence not in answer[:cut], answer[:cut]
 
 
 @pytest.mark.parametrize("profile", FAMILIES, ids=lambda profile: profile.name)
