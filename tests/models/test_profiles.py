@@ -37,15 +37,18 @@ def olmocr_head(language: str, turn: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["deepseek-ocr", "DeepSeek-OCR", "deepseek-ai/DeepSeek-OCR", "deepseek", " DEEPSEEK-AI/deepseek-ocr "]
+    ("name", "found"),
+    [
+        *((name, "deepseek-ocr") for name in ("deepseek-ocr", "DeepSeek-OCR", "deepseek-ai/DeepSeek-OCR", "deepseek")),
+        (" DEEPSEEK-AI/deepseek-ocr ", "deepseek-ocr"),
+        ("qwen3-vl", "qwen3-vl-8b"),  # the usual size of the family
+        ("Qwen3-VL-2B-Instruct", "qwen3-vl-2b"),
+        ("chandra", "chandra-2"),  # the newest of the family
+        ("datalab-to/chandra", "chandra-1"),
+    ],
 )
-def test_deepseek_is_found_by_all_its_names(name: str):
-    assert find_profile(name).model == "deepseek-ai/DeepSeek-OCR"
-
-
-def test_a_family_name_means_its_usual_size():
-    assert find_profile("qwen3-vl").model == "Qwen/Qwen3-VL-8B-Instruct"
-    assert find_profile("Qwen3-VL-2B-Instruct").name == "qwen3-vl-2b"
+def test_a_profile_is_found_by_all_its_names(name: str, found: str):
+    assert find_profile(name).name == found
 
 
 def test_the_default_is_deepseek_ocr():
@@ -71,13 +74,9 @@ def test_no_two_profiles_share_a_name():
 def test_a_profile_holds_together(profile: Profile):
     assert complaints(profile) == []
     assert profile.page_tokens < profile.context
+    assert profile.page_tokens - ANSWER + profile.max_tokens <= profile.context, "a full page and the longest answer"
     assert set(profile.parsers.values()) <= set(PARSERS.values())
     json.dumps([dict(profile.settings), dict(profile.vllm_settings), dict(profile.page_settings), dict(profile.guides)])
-
-
-@pytest.mark.parametrize("profile", ALL, ids=lambda profile: profile.name)
-def test_a_full_page_and_the_longest_answer_fit_the_context(profile: Profile):
-    assert profile.page_tokens - ANSWER + profile.max_tokens <= profile.context
 
 
 @pytest.mark.parametrize("profile", ALL, ids=lambda profile: profile.name)
@@ -119,10 +118,7 @@ def test_the_ladder_grows_warmer(profile: Profile):
     assert warmth[0] >= profile.temperature
     assert warmth[-1] >= 0.8
     assert 1 < len(profile.ladder) < MAX_ATTEMPTS
-
-
-@pytest.mark.parametrize("profile", ALL, ids=lambda profile: profile.name)
-def test_a_plainer_prompt_comes_late_and_another_size_early(profile: Profile):
+    # A plainer prompt comes late, another size early.
     changed = [number for number, rung in enumerate(profile.ladder) if rung.mode]
     assert all(number >= len(profile.ladder) - 2 for number in changed)
     resized = [number for number, rung in enumerate(profile.ladder) if rung.scale != 1]
@@ -207,11 +203,7 @@ def test_a_layer_of_text_is_put_where_the_prompt_says():
 )
 def test_labels_of_all_models_have_a_kind(label: str, kind: BlockKind):
     assert kind_of(label) is kind
-
-
-def test_a_label_that_is_not_known_says_so():
-    assert known_kind("something else") is None
-    assert known_kind("text") is BlockKind.TEXT
+    assert known_kind(label) is (None if label == "something else" else kind)
 
 
 FILE = "my.toml"
