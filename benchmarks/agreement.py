@@ -184,7 +184,7 @@ def reader(form: str) -> Callable[[str], Reading]:
     if form.startswith("otsl"):
         return lambda answer: {"pieces": [_piece("table", None, otsl_to_html(answer))]}
     name, frame = _PARSERS[form]
-    parse = parser_named(name).parse
+    parse = parser_named(name)
 
     def read(answer: str) -> Reading:
         parsed = parse(answer, frame)
@@ -209,7 +209,7 @@ def _regions(answer: str) -> Reading:
     for one in json.loads(answer):
         task = DEFAULT_TASKS[one["label"]]
         region = Region(one["label"], Box(*(side / 1000 for side in one["bbox_2d"])), task=task)
-        parsed = parser_named("formula" if task == FORMULA else "glm").parse(one["content"], Frame())
+        parsed = parser_named("formula" if task == FORMULA else "glm")(one["content"], Frame())
         lost += parsed.lost
         read.append((region, () if task == SKIP else parsed.blocks))
     found = _pieces(merged(read), "glm-regions")

@@ -22,12 +22,10 @@ from agreement_answers import FAULTS, FORMATS, Maker
 from reporting import keep
 
 from llm_ocr.models.parsers import PARSERS
-from llm_ocr.models.profile import Parser
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "models"))
 from any_answers import FRAMES, PIECES, faults_of, pieces_for
 
-_PARSERS: dict[str, Parser] = {name: one.parse for name, one in PARSERS.items()}
 #: Formats of pages, and the parser that reads each.
 _OWN = {
     "dots": "dots", "deepseek": "grounding", "unlimited": "unlimited", "chandra": "chandra", "surya": "surya",
@@ -69,18 +67,18 @@ class Spent:
 @dataclass(slots=True)
 class Run:
     seed: int
-    spent: dict[str, Spent] = field(default_factory=lambda: {name: Spent() for name in _PARSERS})
+    spent: dict[str, Spent] = field(default_factory=lambda: {name: Spent() for name in PARSERS})
     faults: list[dict[str, Any]] = field(default_factory=list)
 
     def try_one(self, number: int) -> None:
         """One answer through two parsers."""
         chance = random.Random(f"{self.seed} {number}")
         text, name = answer(chance)
-        for parser in (name, chance.choice(list(_PARSERS))):
+        for parser in (name, chance.choice(list(PARSERS))):
             frame = chance.choice(FRAMES)
             start = time.perf_counter()
             try:
-                parsed = _PARSERS[parser](text, frame)
+                parsed = PARSERS[parser](text, frame)
                 self.spent[parser].add(number, len(text), time.perf_counter() - start)
                 wrong = faults_of(text, parsed)
             except Exception as error:  # noqa: BLE001 - this is what it looks for
@@ -92,7 +90,7 @@ class Run:
 def answer(chance: random.Random) -> tuple[str, str]:
     """A text, and the parser that it is for."""
     if chance.random() < 0.5:
-        parser = chance.choice(list(_PARSERS))
+        parser = chance.choice(list(PARSERS))
         pieces = chance.choice((PIECES, pieces_for(parser)))
         return "".join(chance.choices(pieces, k=chance.randint(1, 60))) * chance.choice((1, 1, 1, 5, 40)), parser
     form = chance.choice(list(_OWN))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from llm_ocr.models.parsers import describes_figures, gives_places
+from llm_ocr.models.parsers import PLACED, TELLING
 from llm_ocr.models.profile import Profile, Score
 
 _NUMBERS = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
@@ -224,14 +224,14 @@ def language_name(language: str) -> str:
 def gives_boxes(profile: Profile, mode: str = "") -> bool:
     """Return whether the answers in a mode (the default mode for "") contain the places of figures on a page."""
     parser = profile.parsers.get(mode or profile.mode, profile.parsers[""])
-    return bool(profile.figure_labels) and gives_places(parser)
+    return bool(profile.figure_labels) and parser in PLACED
 
 
 def describes(profile: Profile) -> str:
     """Return how the model describes figures: "yes" on request, "in answers", or "no"."""
     if "describe" in profile.prompts:
         return "yes"
-    return "in answers" if any(map(describes_figures, profile.parsers.values())) else "no"
+    return "no" if TELLING.isdisjoint(profile.parsers.values()) else "in answers"
 
 
 def reads_language(profile: Profile, language: str) -> bool | None:

@@ -128,10 +128,10 @@ _DESCRIBING = frozenset({"describe", "parse", "classify"})
 
 def complaints(profile: Profile) -> list[str]:
     """Return the faults of a profile, one short sentence each; empty for a sound profile."""
-    return [*_mode_faults(profile), *_number_faults(profile)]
+    return list(_faults(profile))
 
 
-def _mode_faults(profile: Profile) -> Iterator[str]:
+def _faults(profile: Profile) -> Iterator[str]:
     prompts = profile.prompts
     known = f"its prompts are {', '.join(prompts) or 'none'}"
     if profile.mode not in prompts or profile.mode in _DESCRIBING:
@@ -149,9 +149,6 @@ def _mode_faults(profile: Profile) -> Iterator[str]:
             yield f"{name} names the mode {mode!r}, which has no prompt: {known}"
     if profile.anchor and "{text}" not in profile.anchor:
         yield "anchor lacks {text}, the placeholder for the text of the page"
-
-
-def _number_faults(profile: Profile) -> Iterator[str]:
     sizes = {"max_tokens": profile.max_tokens, "context": profile.context, "page_tokens": profile.page_tokens}
     for name, size in sizes.items():
         if size < 1:

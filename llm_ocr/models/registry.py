@@ -288,7 +288,7 @@ def _value(key: str, value: Any, base: Profile, where: str) -> Any:
 def _parser(name: Any, where: str, key: str) -> Parser:
     name = _checked(str, name, where, key)
     try:
-        return parser_named(name).parse
+        return parser_named(name)
     except UsageError as error:
         raise UsageError(f"{where}: {key}: {error.args[0]}", hint=error.hint) from None
 

@@ -156,7 +156,7 @@ def named_model(
     """
     profile, of_user = _profile(name, own_prompt=own_prompt, parser=parser, served=served)
     if parser is not None and not of_user.get("generic"):
-        profile = replace(profile, parsers={"": parser_named(parser).parse})
+        profile = replace(profile, parsers={"": parser_named(parser)})
     chosen: dict[str, Any] = {}
     if of_user or parser is not None:
         chosen["parsers"] = {mode: one.__name__ for mode, one in sorted(profile.parsers.items())}

@@ -14,9 +14,9 @@ _PLACES = (
     "unix:/tmp/x",
 )  # fmt: skip
 _STATUS = (
-    *(b"200 OK", b"200", b"99 x", b"0 x", b"999 x", b"abc", b"206 Partial", b"100 Continue", b"101 Switch"),
-    *(b"204 No", b"304 Not"),
-)
+    b"200 OK", b"200", b"99 x", b"0 x", b"999 x", b"abc", b"206 Partial", b"100 Continue", b"101 Switch", b"204 No",
+    b"304 Not",
+)  # fmt: skip
 _HEADERS = (
     b"Content-Length: 5", b"Content-Length: -1", b"Content-Length: x", b"Content-Length: 99999999999999999999",
     b"Content-Length: 3\r\nContent-Length: 7", b"Transfer-Encoding: chunked", b"Transfer-Encoding: x",

@@ -9,12 +9,11 @@ Spoiler = Callable[[bytes, random.Random, Sequence[bytes]], bytes]
 
 _NUMBER = re.compile(rb"\d{1,10}")
 _MAD_NUMBERS = (
-    *(b"0", b"-1", b"1", b"255", b"65536", b"2147483647", b"2147483648", b"4294967295", b"99999999999", b"1e99"),
-)
+    b"0", b"-1", b"1", b"255", b"65536", b"2147483647", b"2147483648", b"4294967295", b"99999999999", b"1e99",
+)  # fmt: skip
 _RAW = (
-    *(b"\0", b"\xff", b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\r\n", b"%", b"<<"),
-    b">>",
-)
+    b"\0", b"\xff", b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\r\n", b"%", b"<<", b">>",
+)  # fmt: skip
 
 
 def flipped(data: bytes, chance: random.Random, pool: Sequence[bytes] = ()) -> bytes:

@@ -43,13 +43,15 @@ def test_a_sound_value_of_each_setting_is_taken(tmp_path):
     for model in command_models().values():
         chance = random.Random(model.__name__)
         required = {name: one.choices[0] for name, one in settings_of(model).items() if one.required and one.choices}
+        given: dict[str, Any] = {}
+        origins = {}
         for name, setting in settings_of(model).items():
             text = mad_settings.sound(setting, chance)
-            if text is None or setting.many or setting.secret or name in ("shard_index", *required):
-                continue
-            given: dict[str, Any] = {setting.variable: text}
-            found = load(model, required, config=None, environ=given, dotenv=tmp_path / ".env", lenient=True)
-            assert found.origins[name] == f"environment {setting.variable}"
+            if text is not None and not (setting.many or setting.secret or name in ("shard_index", *required)):
+                given[setting.variable] = text
+                origins[name] = f"environment {setting.variable}"
+        found = load(model, required, config=None, environ=given, dotenv=tmp_path / ".env", lenient=True)
+        assert {name: found.origins[name] for name in origins} == origins
 
 
 def test_random_command_lines_end_with_0_or_2_without_traceback(tmp_path, monkeypatch, capsys):

@@ -1,12 +1,14 @@
 """What each profile sends and how its server is started, word for word: `python tests/models/make_snapshots.py`.
 
-Writes `snapshots/<profile>.json`: the words of `vllm serve`, the body of the first request for a page, to a server that
-is not vLLM too, and of each other mode, all without the image. Look at the changes before you commit them.
+Writes `snapshots/<profile>.json`: the line of `vllm serve`, the body of the first request for a page, and what is other
+in those of each other mode, and in that of a page to a server that is not vLLM (null: absent), all without the image.
+Look at the changes before you commit them.
 """
 
 import asyncio
 import contextlib
 import json
+import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from llm_ocr_simulator.answers import data_url
 FOLDER = Path(__file__).parent / "snapshots"
 #: The vLLM whose arguments are written.
 VERSION = (0, 32, 0)
+_WIDTH = 120  # columns
 IMAGE = EncodedImage(b"pixels", "image/png", 100, 140)
 PAGE = Page("d-p00001", "d", 1, IMAGE, source="d.pdf")
 FIGURE = Figure("d-p00001-f01", "image", Box(0, 0, 1, 1), IMAGE)
@@ -67,11 +70,13 @@ class NoTools:
 def snapshot(profile: Profile) -> dict[str, Any]:
     """All that is written of a profile."""
     asked = {mode: _question(profile, mode) for mode in profile.prompts}
+    bodies = {mode: _body(request, profile, vllm=True) for mode, request in asked.items()}
+    page = bodies[profile.mode]
     return {
-        "serve": serve_command(profile, ServeOptions(), 8000, version=VERSION),
-        "page": profile.mode,
-        "requests": {mode: _body(request, profile, vllm=True) for mode, request in asked.items()},
-        "elsewhere": _body(asked[profile.mode], profile, vllm=False),
+        "serve": shlex.join(serve_command(profile, ServeOptions(), 8000, version=VERSION)),
+        profile.mode: page,
+        "other modes": {mode: _other(body, page) for mode, body in bodies.items() if mode != profile.mode},
+        "elsewhere": _other(_body(asked[profile.mode], profile, vllm=False), page),
     }
 
 
@@ -101,8 +106,22 @@ def _body(request: CompletionRequest, profile: Profile, *, vllm: bool) -> dict[s
     return dict(json.loads(body.replace(data_url(IMAGE).decode(), "IMAGE")))
 
 
-def written(value: dict[str, Any]) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+def _other(body: dict[str, Any], page: dict[str, Any]) -> dict[str, Any]:
+    """What is other in a body than in that of the page; None for what only the page's has."""
+    return {key: body.get(key) for key in {**page, **body} if body.get(key) != page.get(key)}
+
+
+def written(value: object, columns: int = 0) -> str:
+    """JSON in which an object or a list that fits in one line stands in one."""
+    line = json.dumps(value, ensure_ascii=False)
+    if columns + len(line) <= _WIDTH or not isinstance(value, dict | list):
+        return line
+    if isinstance(value, list):
+        parts = [written(part, columns + 1) for part in value]
+    else:
+        parts = [f"{json.dumps(key)}: {written(part, columns + 1)}" for key, part in value.items()]
+    indent = " " * columns
+    return "\n".join((line[0], ",\n".join(f"{indent} {part}" for part in parts), indent + line[-1]))
 
 
 if __name__ == "__main__":
@@ -111,4 +130,4 @@ if __name__ == "__main__":
     for old in set(FOLDER.glob("*.json")) - wanted:
         old.unlink()
     for one in PROFILES:
-        path_of(one).write_text(written(snapshot(one)), encoding="utf-8")
+        path_of(one).write_text(written(snapshot(one)) + "\n", encoding="utf-8")

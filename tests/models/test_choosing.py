@@ -262,11 +262,6 @@ def test_another_model_is_refused_with_both_names_and_a_hint(served, root, name)
     assert f"`server_model={served}`" in caught.value.hint
 
 
-def test_a_family_without_a_number_means_the_newest():
-    assert find_profile("chandra").name == "chandra-2"
-    assert find_profile("datalab-to/chandra").name == "chandra-1"
-
-
 def test_the_profile_of_what_is_served_is_named():
     with pytest.raises(ServerError) as caught:
         chosen({"Qwen/Qwen3-VL-8B-Instruct": ""}, "deepseek-ocr")
@@ -306,18 +301,14 @@ def test_the_setting_offers_what_there_is():
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_says_where_its_numbers_come_from(name):
+def test_a_preset_has_sources_and_is_what_the_server_is_started_with(name):
     preset = PRESETS[name]
     assert preset.source.startswith(("measured: ", "not measured: "))
     assert preset.window > preset.sequences
     assert 0 < preset.memory_share < 1
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_what_the_server_is_started_with(name):
     line = words("deepseek-ocr", preset=name)
-    assert number_of(line, "max-num-seqs") == PRESETS[name].sequences
-    assert float(value_of(line, "gpu-memory-utilization")) == PRESETS[name].memory_share
+    assert number_of(line, "max-num-seqs") == preset.sequences
+    assert float(value_of(line, "gpu-memory-utilization")) == preset.memory_share
     assert number_of(line, "max-model-len") == find_profile("deepseek-ocr").context, "the context stays the profile's"
 
 

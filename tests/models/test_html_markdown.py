@@ -9,6 +9,7 @@ from llm_ocr.models.parsers.html import html_to_markdown
 @pytest.mark.parametrize(
     ("html", "markdown"),
     [
+        # paragraphs and headings
         ("<p>one</p><p>two</p>", "one\n\ntwo"),
         ("one<br>two<br/> three", "one\ntwo\nthree"),
         ("  a \n b\t c  ", "a b c"),
@@ -18,15 +19,7 @@ from llm_ocr.models.parsers.html import html_to_markdown
         (f"&#{'9' * 5000}; &#x{'f' * 5000};", f"&#{'9' * 5000}; &#x{'f' * 5000};"),
         ("<h2>A <b>bold</b><br>title</h2>", "## A bold title"),
         ("<h6>Deep</h6>", "###### Deep"),
-    ],
-)
-def test_paragraphs_and_headings_are_those_of_markdown(html: str, markdown: str):
-    assert html_to_markdown(html) == markdown
-
-
-@pytest.mark.parametrize(
-    ("html", "markdown"),
-    [
+        # marks within a line
         ("<b>a</b> <strong>b</strong> <i>c</i> <em>d</em> <del>e</del>", "**a** **b** *c* *d* ~~e~~"),
         ("so<b> bold </b>is", "so **bold** is"),
         ("<b></b><i> </i>x", "x"),
@@ -39,15 +32,7 @@ def test_paragraphs_and_headings_are_those_of_markdown(html: str, markdown: str)
         ("<b><p>one</p><p>two</p></b>", "one\n\ntwo"),
         ("a</b></p></li></td> b", "a\n\nb"),
         ('<img alt="A   seal"> <img>', "*A seal*"),
-    ],
-)
-def test_marks_within_a_line_are_those_of_markdown(html: str, markdown: str):
-    assert html_to_markdown(html) == markdown
-
-
-@pytest.mark.parametrize(
-    ("html", "markdown"),
-    [
+        # formulas stand between dollars, and molecules in code
         ("<math>x^2</math>", "$x^2$"),
         ("let <math>a < b</math>, <math>b &gt; c</math>", "let $a < b$, $b > c$"),
         ('so <math display="block">\\frac{a}{b}</math> holds', "so\n\n$$\n\\frac{a}{b}\n$$\n\nholds"),
@@ -55,15 +40,7 @@ def test_marks_within_a_line_are_those_of_markdown(html: str, markdown: str):
         ("<math>a<p>b</p>", "$a$\n\nb"),
         ("<math>cut", "$cut$"),
         ("<chem>C[C@H](N)C(=O)O</chem>", "`C[C@H](N)C(=O)O`"),
-    ],
-)
-def test_formulas_stand_between_dollars_and_molecules_in_code(html: str, markdown: str):
-    assert html_to_markdown(html) == markdown
-
-
-@pytest.mark.parametrize(
-    ("html", "markdown"),
-    [
+        # lists keep their nesting, their numbers, and their boxes
         ("<ul><li>a</li><li>b</li></ul>", "- a\n- b"),
         ("<ul><li>a<li>b<ol><li>c<li>d</ol><li>e</ul>", "- a\n- b\n  1. c\n  2. d\n- e"),
         ('<ol start="3"><li>a</li><li value="7">b</li><li>c</li></ol>', "3. a\n7. b\n8. c"),
@@ -73,15 +50,7 @@ def test_formulas_stand_between_dollars_and_molecules_in_code(html: str, markdow
         ("<p>list:</p><ul><li>a</li></ul><ol><li>b</li></ol>", "list:\n- a\n\n1. b"),
         ('<ul><li><input type="checkbox" checked> a</li><li><input type="checkbox"> b</li></ul>', "- ☑ a\n- ☐ b"),
         ("<ul></ul><ul><li></li></ul>x", "x"),
-    ],
-)
-def test_lists_keep_their_nesting_their_numbers_and_their_boxes(html: str, markdown: str):
-    assert html_to_markdown(html) == markdown
-
-
-@pytest.mark.parametrize(
-    ("html", "markdown"),
-    [
+        # code is fenced, and scripts are left out
         ("<pre>a\n  b</pre>", "```\na\n  b\n```"),
         (
             '<pre><code class="language-c">#include &lt;x.h&gt;\n#define A</code></pre>',
@@ -91,15 +60,7 @@ def test_lists_keep_their_nesting_their_numbers_and_their_boxes(html: str, markd
         ("<pre>```\nx\n```</pre>", "````\n```\nx\n```\n````"),
         ("<pre>#include <stdio.h></pre>", "```\n#include <stdio.h>\n```"),
         ("<script>alert(1)</script><style>p{}</style>a", "a"),
-    ],
-)
-def test_code_is_fenced_and_scripts_are_left_out(html: str, markdown: str):
-    assert html_to_markdown(html) == markdown
-
-
-@pytest.mark.parametrize(
-    ("html", "markdown"),
-    [
+        # tables stay HTML, and become plain
         (
             '<table class="x" border=1><thead><tr><th colspan="2" align=left>A</th></tr></thead>'
             '<tbody><tr><td rowspan="03" style="y">b</td><td colspan="1">c</td></tr></tbody></table>',
@@ -127,22 +88,23 @@ def test_code_is_fenced_and_scripts_are_left_out(html: str, markdown: str):
         ("<table>only words</table>", "only words"),
         ('<table><tr><td colspan="99999999999">a</td></tr></table>', "<table><tr><td>a</td></tr></table>"),
         ("<table><tr><td><input type=checkbox checked></td></tr></table>", "<table><tr><td>☑</td></tr></table>"),
-    ],
-)
-def test_tables_stay_html_and_become_plain(html: str, markdown: str):
-    assert html_to_markdown(html) == markdown
-
-
-@pytest.mark.parametrize(
-    ("html", "markdown"),
-    [
+        # empty cells and rows keep their place
+        *[
+            (table, table)
+            for table in (
+                "<table><tr><td></td><td>a</td></tr><tr><td>b</td><td></td></tr></table>",
+                '<table><tr><td rowspan="2">a</td></tr><tr></tr><tr><td>b</td></tr></table>',
+            )
+        ],
+        ("a<table><tr><td></td></tr></table>", "a"),
+        # what is text in HTML is text in Markdown
         ("<p># no heading</p>", "\\# no heading"),
         ("<p>a &lt;b&gt; tag</p>", "a \\<b> tag"),
         ("5 < 6 and <unknown> and <mail@example.org>", "5 < 6 and \\<unknown> and \\<mail@example.org>"),
         ("<!-- a note -->a<!-- cut", "a\\<!-- cut"),
     ],
 )
-def test_what_is_text_in_html_is_text_in_markdown(html: str, markdown: str):
+def test_html_becomes_the_markdown_that_shows_the_same(html: str, markdown: str):
     assert html_to_markdown(html) == markdown
 
 
@@ -156,18 +118,3 @@ def test_elements_nested_beyond_all_reason_give_their_words():
 def test_number_of_thousands_of_digits_breaks_no_figure_table():
     data, complaint = read_parse(f"<table><tr><td>&#{'9' * 5000};</td></tr></table>")
     assert (data is None, complaint) == (False, "")
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        "<table><tr><td></td><td>a</td></tr><tr><td>b</td><td></td></tr></table>",
-        '<table><tr><td rowspan="2">a</td></tr><tr></tr><tr><td>b</td></tr></table>',
-    ],
-)
-def test_empty_cells_and_rows_keep_their_place(table: str):
-    assert html_to_markdown(table) == table
-
-
-def test_a_table_without_any_text_is_none():
-    assert html_to_markdown("a<table><tr><td></td></tr></table>") == "a"

@@ -11,7 +11,7 @@ from family_answers import SENTENCE, TITLE, answer_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from llm_ocr.models.parsers import PARSERS as NAMED
+from llm_ocr.models.parsers import PARSERS
 from llm_ocr.models.parsers.figure_answers import read_class, read_parse
 from llm_ocr.models.parsers.html import html_to_markdown
 from llm_ocr.models.parsers.markers import parse_grounding
@@ -22,7 +22,6 @@ from llm_ocr.models.profile import Frame, Profile
 from llm_ocr.models.registry import PROFILES
 from llm_ocr.results.markdown import blocks_to_markdown
 
-PARSERS = {name: one.parse for name, one in NAMED.items()}
 MEBIBYTE = 1 << 20
 PAGE = Frame(1654, 2339)
 #: One profile for each pair of an answer and the parser that reads it.
@@ -64,12 +63,13 @@ def test_number_with_too_many_digits_for_python_is_tolerated(name: str):
 def test_a_cut_answer_keeps_every_sentence_before_the_cut(profile: Profile):
     """Wherever it is cut: what was whole before is on the page."""
     answer, parse = answer_of(profile), profile.parsers.get(profile.mode) or profile.parsers[""]
-    for sentence in (TITLE, SENTENCE):
-        assert sentence in answer
-        for cut in range(answer.index(sentence) + len(sentence), len(answer)):
-            parsed = parse(answer[:cut], PAGE)
-            assert faults_of(answer[:cut], parsed) == []
-            assert words_of(sentence) in words_of(blocks_to_markdown(parsed.blocks, furniture=True)), answer[:cut]
+    assert SENTENCE in answer
+    for cut in range(answer.index(TITLE) + len(TITLE), len(answer)):
+        parsed = parse(answer[:cut], PAGE)
+        assert faults_of(answer[:cut], parsed) == []
+        shown = words_of(blocks_to_markdown(parsed.blocks, furniture=True))
+        for sentence in (TITLE, SENTENCE):
+            assert words_of(sentence) in shown or sentence not in answer[:cut], answer[:cut]
 
 
 @pytest.mark.parametrize("profile", FAMILIES, ids=lambda profile: profile.name)
@@ -132,12 +132,11 @@ READERS: dict[str, Callable[[str], object]] = {
     "sound": sound_length,
 }
 HARD = [
-    *("<|ref|>", "<|det|>", "[[", "[", "<table>", "<table</table", "\\[x\n", "$$ a\n\n"),
-    *("\\end{x}\\begin{align}\n", "```x\n"),
-    *("<|ref|>text<|/ref|><|det|>[[1, 2, 3, 4], ", "text[[1, 2\n", "  - a\n", '{"a":', "</s>", " \n"),
-    *("[[1,2,3,4],[", "|a\n|-\n"),
+    "<|ref|>", "<|det|>", "[[", "[", "<table>", "<table</table", "\\[x\n", "$$ a\n\n", "\\end{x}\\begin{align}\n",
+    "```x\n", "<|ref|>text<|/ref|><|det|>[[1, 2, 3, 4], ", "text[[1, 2\n", "  - a\n", '{"a":', "</s>", " \n",
+    "[[1,2,3,4],[", "|a\n|-\n",
     "<|ref|>image<|/ref|><|det|>[[1,2,3,4]]<|/det|>\n<|ref|>image_caption<|/ref|><|det|>[[1,2,3,5]]<|/det|>x\n",
-]
+]  # fmt: skip
 
 
 @pytest.mark.long
@@ -161,49 +160,29 @@ def test_much_of_each_piece_of_any_format_is_read_in_linear_time(reader: str):
 LENGTH = 1 << 17
 DIV = '<div data-bbox="1 2 3 4" data-label="Text">'
 JSON = [
-    *("[", "{", "}", '"', "\\", ":", ",", '{"a":', '[{"a":"b"', '{"bbox":[1,2,3,4],"text":"x"},', '"a":', '{"'),
-    '"}, {"',
-    *('{"a":"x" y" {"b":[', '{"bbox":[1,2,3,4],"category":"Picture"},', '"    ,   ', '"x"} ', "[1] "),
-    *('{"text":"\\t', " \n"),
-]
+    "[", "{", "}", '"', "\\", ":", ",", '{"a":', '[{"a":"b"', '{"bbox":[1,2,3,4],"text":"x"},', '"a":', '{"', '"}, {"',
+    '{"a":"x" y" {"b":[', '{"bbox":[1,2,3,4],"category":"Picture"},', '"    ,   ', '"x"} ', "[1] ", '{"text":"\\t',
+    " \n",
+]  # fmt: skip
 HTML = [
-    *("<", ">", "&", "&#9", "<!--", "<!d ", '<a "', '<a "<a "', "<a '\"", '<a ""<a "', '<p x="">'),
-    *('<img alt="x', "</", "</p>"),
-    *(
-        "<div>",
-        "</div>",
-        DIV,
-        f"{DIV}x</div>y",
-        f"{DIV}<table>",
-        "<ul><li>a",
-        "<li>",
-        "<table><tr><td>a",
-        "<td>",
-        "<tr>",
-    ),
-    *("<b>", "<b> ", "<p><b>a", "<math>", "<math", "</math>", "<chem>x", "<code>a\n", "<pre>", "<h1>a", "<br>"),
-    *("#\n", "`"),
-    *("a ", "  ", "\n", "<sup>", '<a href="http://a">x', '<p data-bbox="1 2 3 4">x'),
-    *('<img data-bbox="1 2 3 4">', "<hr>"),
-]
+    "<", ">", "&", "&#9", "<!--", "<!d ", '<a "', '<a "<a "', "<a '\"", '<a ""<a "', '<p x="">', '<img alt="x', "</",
+    "</p>", "<div>", "</div>", DIV, f"{DIV}x</div>y", f"{DIV}<table>", "<ul><li>a", "<li>", "<table><tr><td>a", "<td>",
+    "<tr>", "<b>", "<b> ", "<p><b>a", "<math>", "<math", "</math>", "<chem>x", "<code>a\n", "<pre>", "<h1>a", "<br>",
+    "#\n", "`", "a ", "  ", "\n", "<sup>", '<a href="http://a">x', '<p data-bbox="1 2 3 4">x',
+    '<img data-bbox="1 2 3 4">', "<hr>",
+]  # fmt: skip
 TAGS = [
-    *("<fcel>", "<lcel>", "<ucel><nl>", "<fcel>a<nl>", "<fcel><lcel><nl><ucel><xcel><nl>", "<nl>", "<fcel>a<ucel><nl>"),
-    *("<text>", "</text>", "<caption>", "<picture><caption>", "<otsl>", "<unordered_list>", "<list_item>a", "<loc_1>"),
-    *("<inline>", "<formula>", "<_a_>", "<picture><otsl><fcel>a", "| a ", "|a\n", "$", "$$ a ", "<", "<a"),
-]
+    "<fcel>", "<lcel>", "<ucel><nl>", "<fcel>a<nl>", "<fcel><lcel><nl><ucel><xcel><nl>", "<nl>", "<fcel>a<ucel><nl>",
+    "<text>", "</text>", "<caption>", "<picture><caption>", "<otsl>", "<unordered_list>", "<list_item>a", "<loc_1>",
+    "<inline>", "<formula>", "<_a_>", "<picture><otsl><fcel>a", "| a ", "|a\n", "$", "$$ a ", "<", "<a",
+]  # fmt: skip
 MARKS = [
-    *("![", "![text+](1,2,30,40) a-", "![table+](1,2,3,4)<table><tr><td>a</td></tr></table>", "![a[b]", "](a.png)"),
-    *('<img src="images/bbox_', "<img src='images/bbox_1_2_3_4.jpg'>\n", "<im"),
-    *("![image](1,2,3,4)x\n![caption](1,2,3,4)y\n", "![image](i.png)1,2,3,4", "<!-- Table (1,2,3,4) -->\n", "<!-- a("),
-    *("\\begin{tabular}", "\\begin{tabular}{c}a&b\\\\\\end{tabular}\n", "\\end{tabular}\\begin{table}", "\\$x"),
-    *(
-        "<|det|>text                       ",
-        "text [1,2,3,4]\n",
-        "<|box_start|>1 2 3",
-        "<x_0.1><y_0.1>a",
-        "<class_Text>",
-    ),
-]
+    "![", "![text+](1,2,30,40) a-", "![table+](1,2,3,4)<table><tr><td>a</td></tr></table>", "![a[b]", "](a.png)",
+    '<img src="images/bbox_', "<img src='images/bbox_1_2_3_4.jpg'>\n", "<im",
+    "![image](1,2,3,4)x\n![caption](1,2,3,4)y\n", "![image](i.png)1,2,3,4", "<!-- Table (1,2,3,4) -->\n", "<!-- a(",
+    "\\begin{tabular}", "\\begin{tabular}{c}a&b\\\\\\end{tabular}\n", "\\end{tabular}\\begin{table}", "\\$x",
+    "<|det|>text                       ", "text [1,2,3,4]\n", "<|box_start|>1 2 3", "<x_0.1><y_0.1>a", "<class_Text>",
+]  # fmt: skip
 TABULAR = ["{", "$", "\\(", "a&", "\\\\", "\\multirow{2}{*}{a", "\\textbf{a}", "}"]
 HEADS = ["![", "](a.png)", "![a[b]", "![x](page_1_2_3_4.png)\n", "is_table: true\n", "---\n", "]]("]
 PLAIN = ["<img>", "</img>", "<img>a</img>", "<img>a\n", "a b c ", "same words, "]

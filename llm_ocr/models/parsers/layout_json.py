@@ -397,8 +397,9 @@ def _parsed(text: str, scale: Scale, *, texts: bool = True) -> Parsed:
 def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | None]:
     """Return the pieces and the losses, or the answer read as Markdown if it is not JSON."""
     body = without_special(text).strip()
-    if body.startswith('"') and (string := _json_string(body)):
-        body = string
+    if body.startswith('"'):
+        with suppress(ValueError):
+            body = json.loads(body, strict=False) or body
     found = read_loosely(body)
     if not found.sound and _REPR.match(body):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
@@ -412,7 +413,7 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
         value = (_row(value) if isinstance(value, list) else None) or value
         within = value.values() if isinstance(value, dict) else value
         inner = [part for part in within if isinstance(part, dict | list)]
-        if _is_piece(value):
+        if isinstance(value, dict) and not value.keys().isdisjoint((*_BOX_KEYS, *_TEXT_KEYS)):
             objects.append(value)
             above = _piece(value, above)
             pieces.append(above)
@@ -446,23 +447,11 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
     return _without_doubles(pieces, found.sound, lost), lost, None
 
 
-def _json_string(text: str) -> str:
-    """Return the text of a JSON string; "" for another text."""
-    with suppress(ValueError):
-        value = json.loads(text, strict=False)
-        return value if isinstance(value, str) else ""
-    return ""
-
-
 def _row(value: list[Any]) -> dict[str, Any] | None:
     """Return a piece that is written as a list of its box, label, and text; None for another list."""
     if len(value) == 3 and isinstance(value[0], list) and isinstance(value[1], str) and isinstance(value[2], str):
         return dict(zip(("bbox", "label", "text"), value, strict=True)) if len(_numbers(value[0])) == 4 else None
     return None
-
-
-def _is_piece(value: Any) -> bool:
-    return isinstance(value, dict) and not value.keys().isdisjoint((*_BOX_KEYS, *_TEXT_KEYS))
 
 
 def _piece(value: dict[str, Any], above: _Piece) -> _Piece:

@@ -44,39 +44,31 @@ _MARKUP = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Run at the end of a text: the last `length` characters repeat (or begin) the `period` characters before each."""
-
-    period: int
-    length: int
-
-
-def loop_at_end(text: str, *, finished: bool = False) -> Run | None:
-    """Return the loop at the end of a text; None without a loop, or for a repetition that a page may contain.
+def loop_at_end(text: str, *, finished: bool = False) -> int:
+    """Return the period of the loop at the end of a text; 0 without one, or for a repetition that a page may contain.
 
     Only the last `WINDOW` characters are considered. For a `finished` answer, every loop that would cut a streaming
     answer is found again.
     """
     tail = text[-WINDOW:]
-    short = _run_before(tail, len(tail) - _NEEDLE, len(tail))
-    if short is None:
-        return None
-    if is_loop(tail[-short.period :], short.length, finished=finished):
+    short, length = _run_before(tail, len(tail) - _NEEDLE, len(tail))
+    if not short:
+        return 0
+    if is_loop(tail[-short:], length, finished=finished):
         return short
     # Rows of empty cells: the cells repeat within a row, and the rows repeat. The longer period begins where the
     # shorter one ends.
-    start = len(tail) - short.length
-    long = _run_before(tail, start - _STRADDLE, start + _STRADDLE)
-    if long is not None and is_loop(tail[-long.period :], long.length, finished=finished):
+    start = len(tail) - length
+    long, length = _run_before(tail, start - _STRADDLE, start + _STRADDLE)
+    if long and is_loop(tail[-long:], length, finished=finished):
         return long
     # The period cannot be read at some ends of a long unit with short repetitions inside. A streaming answer is checked
     # at other ends than a finished one, so earlier ends of a finished answer are tried.
     for back in range(_EARLIER, min(_EARLIEST, len(tail) - _NEEDLE), _EARLIER) if finished else ():
-        run = loop_at_end(tail[:-back])
-        if run is not None and is_loop(tail[-run.period :], length := whole_run(tail, run.period), finished=True):
-            return Run(run.period, length)
-    return None
+        period = loop_at_end(tail[:-back])
+        if period and is_loop(tail[-period:], whole_run(tail, period), finished=True):
+            return period
+    return 0
 
 
 def whole_run(text: str, period: int) -> int:
@@ -144,15 +136,18 @@ def _shown(text: str) -> str:
     return _MARKUP.sub("", text)
 
 
-def _run_before(text: str, start: int, end: int) -> Run | None:
-    """Return the run at the end of `text` with the distance of text[start:end] to its previous place as period."""
+def _run_before(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the distance of text[start:end] to its previous place, and the length of the run with it as period.
+
+    Both are 0 without a previous place.
+    """
     if start < 0 or end > len(text):
-        return None
+        return 0, 0
     before = text.rfind(text[start:end], max(0, start - LONGEST_PERIOD), end - 1)
     if before < 0:
-        return None
+        return 0, 0
     period = start - before
-    return Run(period, whole_run(text, period))
+    return period, whole_run(text, period)
 
 
 # Answers that repeat themselves, while they stream and afterward. Boxes are excluded from the comparison: a model that
@@ -214,7 +209,7 @@ class RepetitionWatch:
             for at in range(0, len(fresh), _STEP):
                 step = fresh[at : at + _STEP]
                 self._text = (self._text + step)[-WINDOW:]
-                if self._lines.feed(step) or self._counting.feed(step) or loop_at_end(self._text) is not None:
+                if self._lines.feed(step) or self._counting.feed(step) or loop_at_end(self._text):
                     self._cut = True
                     break
         return self._cut
@@ -231,9 +226,8 @@ def sound_length(text: str) -> int | None:
         return len(body)
     folder = _Folder()
     folded = folder.fold(body)
-    run = loop_at_end(folded, finished=True)
-    if run is not None:
-        return folder.place(len(folded) - whole_run(folded, run.period) + run.period)
+    if period := loop_at_end(folded, finished=True):
+        return folder.place(len(folded) - whole_run(folded, period) + period)
     lines, counting = _FewLines(), _Counting()
     if lines.feed(folded + "\n"):
         return folder.place(lines.start)

@@ -9,7 +9,7 @@ unknown.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from llm_ocr.models.parsers import parser_named
+from llm_ocr.models.parsers import PLACED, parser_named
 from llm_ocr.models.parsers.html_blocks import parse_qwen_html
 from llm_ocr.models.parsers.labels import FIGURE_LABELS
 from llm_ocr.models.parsers.markdown import parse_qwen_markdown
@@ -69,14 +69,14 @@ def generic(model_id: str, parser: str = "plain") -> Profile:
         model=model_id,
         licence="",
         prompts=PROMPTS,
-        parsers={"": chosen.parse},
+        parsers={"": chosen},
         image=ImageRule(longest_side=LONGEST_SIDE),
         max_tokens=_MAX_TOKENS,
         context=_CONTEXT,
         page_tokens=_PAGE_TOKENS,
         mode="markdown",
         server_args=SERVER_ARGS,
-        figure_labels=FIGURE_LABELS if chosen.places else frozenset(),
+        figure_labels=FIGURE_LABELS if chosen in PLACED else frozenset(),
         ladder=LADDER,
         anchor=ANCHOR,
     )

@@ -106,6 +106,8 @@ _LADDER = (Rung(0.2), Rung(0.4), Rung(0.6), Rung(0.8))
 # The vendor's first request has a top_p of 0.1, without effect at temperature 0; its retries have 0.95.
 _SETTINGS = {"top_p": 0.95}
 _SERVER_ARGS = "--max-num-seqs {} --dtype bfloat16 --max-num-batched-tokens {} --gpu-memory-utilization {}"
+# The vendor's limits of pixels.
+_PIXELS = ("--mm-processor-kwargs", '{"min_pixels": 3136, "max_pixels": 6291456}')
 _FIGURES = frozenset({"Image", "Figure", "Diagram"})
 _LICENCE = "modified OpenRAIL-M (weights)"
 
@@ -137,8 +139,7 @@ CHANDRA_2 = Profile(
     # it.
     server_args=(
         *_SERVER_ARGS.format(64, 8192, ".85").split(),
-        "--mm-processor-kwargs",
-        '{"min_pixels": 3136, "max_pixels": 6291456}',
+        *_PIXELS,
         *USUAL_ARGS,
     ),
     min_vllm="0.17.0",
@@ -195,9 +196,7 @@ _SURYA_LAYOUT: dict[str, Any] = {
 # No published size: that of Chandra. One token per 28 x 28 pixels is assumed. A square page has 81 * 81 tokens, and
 # 18,900 of the context with the longest answer. The answer's length and the limits of pixels are those of surya-ocr
 # 0.22.1, whose context (18,000) is too small for a square page.
-_SURYA_LONGEST = side_at(192)
 _MAX_TOKENS, _CONTEXT = 12_288, 20_480
-_PIXELS = ("--mm-processor-kwargs", '{"min_pixels": 3136, "max_pixels": 6291456}')
 
 
 def _surya(version: str, parameters: float, bench: float, parse_bench: float) -> Profile:
@@ -205,7 +204,7 @@ def _surya(version: str, parameters: float, bench: float, parse_bench: float) ->
     return Profile(
         name=name,
         model=f"datalab-to/{name}",
-        licence="modified OpenRAIL-M (weights)",
+        licence=_LICENCE,
         notice=(
             f"{name}: the license of the weights restricts use by organizations above 5 million dollars: read it "
             "before you use them."
@@ -213,14 +212,14 @@ def _surya(version: str, parameters: float, bench: float, parse_bench: float) ->
         aliases=("surya",) if version == "2.5" else (),
         prompts=_SURYA_PROMPTS,
         parsers={"": parse_surya, "layout-only": parse_surya_layout},
-        image=ImageRule(_SURYA_LONGEST),
+        image=ImageRule(_LONGEST),
         max_tokens=_MAX_TOKENS,
         context=_CONTEXT,
-        page_tokens=page_tokens(_SURYA_LONGEST, 28, _SURYA),
+        page_tokens=page_tokens(_LONGEST, 28, _SURYA),
         guides={"layout-only": {"structured_outputs": {"json": _SURYA_LAYOUT}}},
         server_args=(*_PIXELS, *USUAL_ARGS),
         min_vllm="0.20.1",
-        figure_labels=frozenset({"Image", "Figure", "Diagram"}),
+        figure_labels=_FIGURES,
         ladder=warmer(),
         parameters=parameters,
         scores=(

@@ -10,7 +10,7 @@ from typing import Any
 from llm_ocr.models.parsers.layout_json import parse_dots, parse_dots_layout_only, parse_json
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import USUAL_ARGS, page_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import BOARD, USUAL_ARGS, page_tokens, side_at, warmer
 
 # The template joins the parts of a message as one string. A message with an image placeholder is not changed.
 _IMAGE = "<|img|><|imgpad|><|endofimg|>"
@@ -122,11 +122,7 @@ DOTS_OCR = _dots(
     (
         Score("olmOCR-bench", 79.1, _VENDOR),
         Score("OmniDocBench v1.5", 88.41, _VENDOR),
-        Score(
-            "historical pages (Elo)",
-            1557,
-            "davanstrien/ocr-board-historical-v0, independent: 338 old pages judged by a model",
-        ),
+        Score("historical pages (Elo)", 1557, BOARD),
     ),
 )
 DOTS_MOCR = _dots(

@@ -10,12 +10,11 @@ from llm_ocr.models.parsers.markdown import parse_lighton2, parse_lighton2_plain
 from llm_ocr.models.parsers.markers import parse_lighton3
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, warmer
+from llm_ocr.models.profiles.shared import ANSWER, BOARD, CACHES_OFF, ONE_IMAGE, a4_tokens, prompt_tokens, warmer
 
 _LICENCE = "Apache-2.0"
 _CARD = "vendor's run with its post-processing, vendor's repository"
 _RAW = "vendor's run without post-processing, vendor's repository"
-_BOARD = "davanstrien/ocr-board-historical-v0, independent: 338 old pages judged by a model"
 _CARD_2 = "vendor's run, model card"
 
 # Any other text is echoed or read as noise. The prompt for Markdown is the image alone, that for layout is one word.
@@ -81,7 +80,7 @@ LIGHTONOCR_3 = _third(
         Score("olmOCR-bench", 85.4, _CARD),
         Score("olmOCR-bench without post-processing", 84.7, _RAW),
         Score("ParseBench", 74.6, _CARD),
-        Score("historical pages (Elo)", 1643, _BOARD),
+        Score("historical pages (Elo)", 1643, BOARD),
     ),
 )
 LIGHTONOCR_3_4B = _third(

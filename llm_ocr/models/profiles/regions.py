@@ -26,7 +26,7 @@ from llm_ocr.models.parsers.otsl import (
 )
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
-from llm_ocr.models.profiles.shared import ANSWER, USUAL_ARGS, page_tokens, prompt_tokens, side_at, warmer
+from llm_ocr.models.profiles.shared import ANSWER, BOARD, USUAL_ARGS, page_tokens, prompt_tokens, side_at, warmer
 
 # Other prompts make the model loop. Without a detector, the SDK reads pages with the first prompt, too.
 _TEXT = "Text Recognition:"
@@ -75,11 +75,7 @@ GLM_OCR = Profile(
     scores=(
         Score("OmniDocBench v1.5", 94.62, "vendor's run, with its detector"),
         Score("OmniDocBench v1.6", 95.15, "vendor's run, with its detector; 95.22 in another place"),
-        Score(
-            "historical pages (Elo)",
-            1518,
-            "davanstrien/ocr-board-historical-v0, independent: 338 old pages judged by a model; whole pages",
-        ),
+        Score("historical pages (Elo)", 1518, f"{BOARD}; whole pages"),
     ),
     region_tasks=_TASKS,
     layout_first=True,
@@ -177,12 +173,7 @@ PADDLEOCR_VL = (
         ("paddleocr",),
         (
             Score("OmniDocBench v1.6", 96.33, _VENDOR),
-            Score(
-                "historical pages (Elo)",
-                1399,
-                "davanstrien/ocr-board-historical-v0, independent: 338 old pages judged by a model; whole pages, "
-                "without its detector",
-            ),
+            Score("historical pages (Elo)", 1399, f"{BOARD}; whole pages, without its detector"),
         ),
     ),
     _paddle("1.5", "PaddleOCR-VL-1.5", (), (Score("OmniDocBench v1.5", 94.5, _VENDOR),)),

@@ -15,6 +15,9 @@ CACHES_OFF = ("--no-enable-prefix-caching", "--mm-processor-cache-gb", "0")
 ONE_IMAGE = ("--limit-mm-per-prompt", '{"image": 1}')
 USUAL_ARGS = (*CACHES_OFF, *ONE_IMAGE)
 
+#: Source of the scores for "historical pages (Elo)".
+BOARD = "davanstrien/ocr-board-historical-v0, independent: 338 old pages judged by a model"
+
 #: Tokens of the answer for a typical page, for throughput estimates.
 ANSWER = 1000
 _A4_LONG_SIDE = 297 / 25.4  # inches
