@@ -96,7 +96,7 @@ class Installation:
 def forget_packages():
     """Forget which packages are installed, and what they add."""
     importlib.invalidate_caches()
-    for known in (plugins._entries_on, fields.settings_of, fields._models_of, fields._settings_of):
+    for known in (plugins._entries_on, plugins._search, fields.settings_of, fields._models_of, fields._settings_of):
         known.cache_clear()
 
 
@@ -253,7 +253,7 @@ def test_command_of_the_core_cannot_be_replaced(installed):
 
 def test_without_packages_their_commands_are_unknown(monkeypatch, tmp_path, request):
     request.addfinalizer(fields.settings_of.cache_clear)  # choices that were asked for without packages
-    monkeypatch.setattr(plugins, "_entries_of", lambda group: ())
+    monkeypatch.setattr(plugins, "_entries_on", lambda path, group: {})
     assert all_commands() == CORE
     with pytest.raises(UsageError, match="unknown command 'view'"):
         find_command("view")
