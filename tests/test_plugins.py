@@ -132,7 +132,7 @@ def documented(installed):
 
 
 def test_documented_format_exports_as_written(documented):
-    done = documented.run_alone("export", "-w", "w", "--format", "word-counts", "--output", "o")
+    done = documented.run("export", "-w", "w", "--format", "word-counts", "--output", "o")
     assert done.returncode == 0, done.stderr
     (file,) = (documented.folder / "o").glob("*.json")
     counted = json.loads(file.read_text())
@@ -178,7 +178,7 @@ def test_command_of_a_package_has_help_and_settings(counting):
 def test_engine_of_a_package_reads_pages(installed, examples):
     installed.add("letters", "[llm_ocr.engines]\nletters = letters:ENGINE\n", "letters", LETTERS)
     paper = str(examples / "paper.pdf")
-    done = installed.run_alone("extract", paper, "-w", "read", "--engine", "letters", "--ocr-workers", "1")
+    done = installed.run_alone("extract", paper, "-w", "read", "--engine", "letters", "--render-workers", "1")
     assert done.returncode == 0, done.stderr
     pages = list(llm_ocr.open(installed.folder / "read").pages(images=False))
     assert [page.engine for page in pages] == ["letters"] * len(pages)
