@@ -282,7 +282,7 @@ class Estimate:
         return self.startup.likely * self.count / billed if billed else 0.0
 
     def cost(self, price: Price) -> Span:
-        """Return the money in the price's currency."""
+        """Return dollars."""
         return self.billed * (price.per_hour / 3600)
 
     def to_json(self) -> dict[str, Any]:

@@ -171,7 +171,8 @@ def test_the_display_suits_the_settings_and_the_stream(monkeypatch):
     terminal.isatty = lambda: True  # type: ignore[method-assign]
 
     def shown(stream: io.StringIO, *, quiet: bool = False) -> type[Progress]:
-        with shown_progress(LogSettings(quiet=quiet), stream) as progress:
+        monkeypatch.setattr("sys.stderr", stream)
+        with shown_progress(LogSettings(quiet=quiet)) as progress:
             return type(progress)
 
     assert [shown(terminal, quiet=True), shown(terminal), shown(io.StringIO())] == [Silent, LiveProgress, PlainProgress]
