@@ -96,7 +96,7 @@ class Installation:
 def forget_packages():
     """Forget which packages are installed, and what they add."""
     importlib.invalidate_caches()
-    for known in (plugins._entries_on, fields.settings_of, fields._models_of, fields._settings_of):
+    for known in (plugins._entries_on, plugins._search, fields.settings_of, fields._models_of, fields._settings_of):
         known.cache_clear()
 
 
@@ -132,7 +132,7 @@ def documented(installed):
 
 
 def test_documented_format_exports_as_written(documented):
-    done = documented.run_alone("export", "-w", "w", "--format", "word-counts", "--output", "o")
+    done = documented.run("export", "-w", "w", "--format", "word-counts", "--output", "o")
     assert done.returncode == 0, done.stderr
     (file,) = (documented.folder / "o").glob("*.json")
     counted = json.loads(file.read_text())
@@ -178,7 +178,7 @@ def test_command_of_a_package_has_help_and_settings(counting):
 def test_engine_of_a_package_reads_pages(installed, examples):
     installed.add("letters", "[llm_ocr.engines]\nletters = letters:ENGINE\n", "letters", LETTERS)
     paper = str(examples / "paper.pdf")
-    done = installed.run_alone("extract", paper, "-w", "read", "--engine", "letters", "--ocr-workers", "1")
+    done = installed.run_alone("extract", paper, "-w", "read", "--engine", "letters", "--render-workers", "1")
     assert done.returncode == 0, done.stderr
     pages = list(llm_ocr.open(installed.folder / "read").pages(images=False))
     assert [page.engine for page in pages] == ["letters"] * len(pages)
@@ -253,7 +253,7 @@ def test_command_of_the_core_cannot_be_replaced(installed):
 
 def test_without_packages_their_commands_are_unknown(monkeypatch, tmp_path, request):
     request.addfinalizer(fields.settings_of.cache_clear)  # choices that were asked for without packages
-    monkeypatch.setattr(plugins, "_entries_of", lambda group: ())
+    monkeypatch.setattr(plugins, "_entries_on", lambda path, group: {})
     assert all_commands() == CORE
     with pytest.raises(UsageError, match="unknown command 'view'"):
         find_command("view")

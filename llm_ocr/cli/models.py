@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from llm_ocr.cli.output import write_json, write_line
+from llm_ocr.cli.output import aligned, write_json, write_line
 from llm_ocr.config.models import ModelsSettings
 from llm_ocr.engines.vllm.command import serve_command, shown
 from llm_ocr.engines.vllm.server import Release
@@ -306,10 +306,8 @@ def _score(found: Mapping[str, Any] | None) -> str:
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows with aligned columns; the last column is wrapped."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     lines = []
-    for row in rows:
-        start = "".join(f"{cell:<{width}}  " for cell, width in zip(row, widths, strict=False))
+    for row, start in zip(rows, aligned([(*row[:-1], "") for row in rows]), strict=True):
         last = textwrap.wrap(row[-1], max(40, _WIDTH - len(start)), subsequent_indent=" " * len(start))
         lines.append((start + "\n".join(last)).rstrip())
     return lines

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from shlex import quote
@@ -296,18 +296,16 @@ def _waiting(counts: Counts, *, estimated: bool = False) -> str:
 # The commands status, export, and estimate.
 
 
-#: Snapshot of a workspace: the status, and the costs of jobs.
-Look = tuple["RunStatus", Sequence["Spent"]]
-
 #: Seconds between two snapshots with --watch.
 EVERY = 5.0
 
 
 def run_status(command: str, settings: StatusSettings) -> int:
-    """Print the status once, or until no page is missing; return 0."""
+    """Print the status; with --watch, again after each change, until no page is missing. Return 0."""
     from llm_ocr.runs import open as open_workspace
 
-    def look() -> "Look":
+    shown = ""
+    while True:
         run = open_workspace(
             settings.workspace,
             profile=settings.workspace_profile,
@@ -319,18 +317,7 @@ def run_status(command: str, settings: StatusSettings) -> int:
             # The status already contains weak pages (20 at most), and a second count takes time.
             known = status.worst[: settings.worst]
             status = replace(status, worst=known if len(known) == settings.worst else run.worst(settings.worst))
-        return status, run.spent
-
-    watch(look, settings, time.sleep)
-    return 0
-
-
-def watch(look: Callable[[], "Look"], settings: StatusSettings, sleep: Callable[[float], object]) -> None:
-    """Print the result of `look`; with --watch, again after each change, until no page is missing."""
-    shown = ""
-    while True:
-        status, spent = look()
-        text = status_as_text(status, settings, spent)
+        text = status_as_text(status, settings, run.spent)
         if text != shown:
             if settings.json_output:
                 write(text + "\n")
@@ -340,8 +327,8 @@ def watch(look: Callable[[], "Look"], settings: StatusSettings, sleep: Callable[
         # A plan may have no page after filters; estimated pages may exceed the plan.
         pages, counted = status.pages, status.generations > 0 and not status.estimated
         if not settings.watch or (counted and pages.expected == pages.ended):
-            return
-        sleep(EVERY)
+            return 0
+        time.sleep(EVERY)
 
 
 def status_as_text(status: "RunStatus", settings: StatusSettings, spent: Sequence["Spent"] = ()) -> str:

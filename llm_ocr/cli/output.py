@@ -71,9 +71,9 @@ def with_flags(text: str) -> str:
     return _NAMED.sub(typed, text)
 
 
-def write_json(value: Any, *, indent: int | None = 2) -> None:
+def write_json(value: Any) -> None:
     """Write JSON to standard output; a terminal shows the text unchanged."""
-    write(json_text(value, indent=indent) + "\n")
+    write(json_text(value) + "\n")
 
 
 def json_text(value: Any, *, indent: int | None = 2) -> str:

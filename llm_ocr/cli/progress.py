@@ -74,15 +74,14 @@ Clock = Callable[[], float]
 
 
 @contextmanager
-def shown_progress(settings: LogSettings, stream: TextIO | None = None) -> Iterator[Progress]:
-    """Show progress on the stream (standard error by default) as the settings say, while the block runs."""
-    out = stream or sys.stderr
+def shown_progress(settings: LogSettings) -> Iterator[Progress]:
+    """Show progress on standard error as the settings say, while the block runs."""
     if settings.quiet:
         yield Silent()
-    elif not out.isatty() or environment().get("TERM") == "dumb":
-        yield PlainProgress(out)
+    elif not sys.stderr.isatty() or environment().get("TERM") == "dumb":
+        yield PlainProgress(sys.stderr)
     else:
-        live = LiveProgress(out)
+        live = LiveProgress(sys.stderr)
         try:
             yield live
         finally:

@@ -14,7 +14,7 @@ import math
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -74,12 +74,8 @@ _SIGNS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"RI
 _CORNERS = ("x1", "y1", "x2", "y2")
 
 
-@dataclass(frozen=True, slots=True)
-class TakenOver:
-    """Page, and Describe's rows of its figures: `failed` for those without a description."""
-
-    page: PageRecord
-    descriptions: tuple[FigureRecord, ...]
+#: Page, and Describe's rows of its figures: `failed` for those without a description.
+TakenOver = tuple[PageRecord, Sequence[FigureRecord]]
 
 
 def page_of(part: DocumentPart, index: int, row: Row) -> TakenOver:
@@ -168,7 +164,7 @@ def page_of(part: DocumentPart, index: int, row: Row) -> TakenOver:
         ),
         figures=tuple(figures),
     )
-    return TakenOver(record, tuple(descriptions))
+    return record, descriptions
 
 
 def _items(value: object) -> Sequence[Any]:
@@ -283,8 +279,8 @@ async def take_over(job: Job[InputCommand], dataset: InputDataset) -> None:
                 await asyncio.to_thread(_publish, workspace, extract, describe, unit, pages)
             finally:
                 slot.release()
-            for taken in pages:
-                progress.count(taken.page.status)
+            for page, _ in pages:
+                progress.count(page.status)
 
         async with asyncio.TaskGroup() as tasks:
             async for unit in stepwise(missing):
@@ -415,16 +411,16 @@ def _read(workspace: Workspace, dataset: InputDataset, rows: InputRows, unit: Un
                 detail="no such row",
                 engine=ENGINE,
             )
-            pages.append(TakenOver(missing, ()))
+            pages.append((missing, ()))
     return pages
 
 
 def _publish(workspace: Workspace, extract: str, describe: str, unit: Unit, pages: list[TakenOver]) -> None:
     """Publish the descriptions, then the pages."""
-    records = [taken.page for taken in pages]
+    records = [page for page, _ in pages]
     summary = pages_summary(unit, records)
     if describe:
-        figures = [record for taken in pages for record in taken.descriptions]
+        figures = [record for _, descriptions in pages for record in descriptions]
         about = figures_summary(summary.figures.expected, figures)
         publish(workspace, DESCRIBE, describe, unit.id, figures_to_parquet(figures), about)
     publish(workspace, EXTRACT, extract, unit.id, pages_to_parquet(records), summary)

@@ -98,9 +98,9 @@ def money_text(value: float, currency: str = DOLLARS) -> str:
     return f"${value:,.{digits}f}" if currency == DOLLARS else f"{value:,.{digits}f} {currency}"
 
 
-def money_span(span: Span, currency: str = DOLLARS) -> str:
+def money_span(span: Span) -> str:
     """Return `$4.74 ($3.08 to $10.31)`, or one number for an exact range."""
-    low, likely, high = (money_text(value, currency) for value in (span.low, span.likely, span.high))
+    low, likely, high = (money_text(value) for value in (span.low, span.likely, span.high))
     return likely if span.low == span.high else f"{likely} ({low} to {high})"
 
 
@@ -140,14 +140,13 @@ class Option:
     price: str  # as text
     source: str  # source of the price
     estimate: Estimate | None = None
-    currency: str = DOLLARS
     missing: str = ""
     share: Span | None = None
     threshold: float | None = None
 
     def row(self) -> Row:
         """Return the row for a table."""
-        cost = "not known" if self.cost is None else money_span(self.cost, self.currency)
+        cost = "not known" if self.cost is None else money_span(self.cost)
         if self.missing:
             return self.name, cost, "not known", "-", "-", "no measurement", self.price
         if self.estimate is None:
@@ -165,7 +164,7 @@ class Option:
             "kind": "provider" if provider else "machine",
             "model": self.model,
             "cost": None if self.cost is None else self.cost.to_json(),
-            "currency": self.currency,
+            "currency": DOLLARS,
             "price": self.price,
             "price_source": self.source,
             **({} if self.share is None else {"model_share": self.share.to_json(), "model_threshold": self.threshold}),
@@ -295,10 +294,9 @@ def on_machines(
         cost, shown, source = None, "not known", "price unknown: set `price_per_hour`"
         if price is not None:
             cost = found.cost(price) if found else None
-            shown = f"{money_text(price.per_hour, price.currency)} an hour"
+            shown = f"{money_text(price.per_hour)} an hour"
             source = f"prices of {machine.platform}: {price.words}"
-        currency = price.currency if price else DOLLARS
-        options.append(Option(name, model, cost, shown, source, found, currency, missing))
+        options.append(Option(name, model, cost, shown, source, found, missing))
     return options, left_out
 
 

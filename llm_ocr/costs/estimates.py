@@ -220,10 +220,6 @@ def _rates_by_gpu(stage: str, model: str) -> dict[str, dict[str, Any]]:
     return {rate["gpu"]: rate for rate in rates if rate["gpu"] != CPU}
 
 
-def _rate_text(rate: Mapping[str, Any]) -> str:
-    return f"{', '.join(rate['models'][:1]) or rate['stage']} on {_on_gpu(rate)}"
-
-
 def _on_gpu(rate: Mapping[str, Any]) -> str:
     return f"{rate['gpu']}: {rate['pages_per_minute']:g} pages/min: {rate['words']} ({rate['date']})"
 
@@ -286,7 +282,7 @@ class Estimate:
         return self.startup.likely * self.count / billed if billed else 0.0
 
     def cost(self, price: Price) -> Span:
-        """Return the money in the price's currency."""
+        """Return dollars."""
         return self.billed * (price.per_hour / 3600)
 
     def to_json(self) -> dict[str, Any]:
@@ -338,7 +334,7 @@ def estimate(stage: str, model: str, machine: Machine, pages: int, *, machines: 
             known, words = False, [f"{name}: taken as {found['models'][0]}'s"]
     if found is None:
         return None
-    words.append(_rate_text(found))
+    words.append(f"{', '.join(found['models'][:1]) or found['stage']} on {_on_gpu(found)}")
     if factor > 1:
         words.append("the rate is proportional to the number of GPUs of a machine")
     startup, source = startup_of(machine)

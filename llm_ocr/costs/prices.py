@@ -16,12 +16,14 @@ _TIMEOUT = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Hourly price of one machine. `source` and `date` name the publication; `live` marks a current price."""
+    """Hourly price of one machine in dollars.
+
+    `source` and `date` name the publication; `live` marks a current price.
+    """
 
     per_hour: float
     source: str
     date: str
-    currency: str = "USD"
     live: bool = False
 
     @property

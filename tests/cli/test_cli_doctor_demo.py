@@ -2,6 +2,7 @@
 
 import json
 import logging
+import tomllib
 from types import SimpleNamespace
 
 import pytest
@@ -10,23 +11,27 @@ from llm_ocr import checks
 from llm_ocr.checks import Check, State, tried
 from llm_ocr.cli import doctor
 from llm_ocr.cli.demo import example_documents, where_to_look
-from llm_ocr.cli.doctor import engine_works, run_doctor, table, verdict
+from llm_ocr.cli.doctor import ACCOUNTS, account_check, engine_works, login_found, table, verdict
 from llm_ocr.cli.start import logging_to
-from llm_ocr.config.models import DoctorSettings, RetrySettings
+from llm_ocr.config.models import RetrySettings
 from llm_ocr.errors import install_command
 from llm_ocr_cpu import parts
 
+BY_NAME = {account.name: account for account in ACCOUNTS}
 
-def test_doctor_agrees_with_itself(capsys):
-    code = run_doctor("doctor", DoctorSettings(json_output=True))
-    report = json.loads(capsys.readouterr().out)
-    assert code == (0 if report["embedded_engine"] else 1)
-    names = [check["name"] for check in report["checks"]]
-    parts = ("pypdfium2", "Pillow", "isolation", "OCR", "layout model", "poppler", "CJK font", "GPU")
-    for name in ("Python", "cores", "memory", "disk", "hard links", *parts):
-        assert name in names
-    run_doctor("doctor", DoctorSettings())
-    assert "embedded engine" in capsys.readouterr().out.splitlines()[-1]
+
+def test_doctor_agrees_with_itself_and_shows_no_secret(llm_ocr):
+    secrets = {"HF_TOKEN": "hf_hidden", "AWS_ACCESS_KEY_ID": "hidden1", "AWS_SECRET_ACCESS_KEY": "hidden2"}
+    done = llm_ocr("doctor", "--json", env=secrets)
+    report = json.loads(done.stdout)
+    assert done.returncode == (0 if report["embedded_engine"] else 1)
+    parts = ("pypdfium2", "Pillow", "isolation", "OCR", "layout model", "layout detector", "poppler", "CJK font", "GPU")
+    names = {check["name"] for check in report["checks"]}
+    assert names >= {"Python", "cores", "memory", "disk", "hard links", *parts, *BY_NAME}
+    assert "hidden" not in done.stdout + done.stderr
+    shown = llm_ocr("doctor", env=secrets)
+    assert "embedded engine" in shown.stdout.splitlines()[-1]
+    assert "hidden" not in shown.stdout + shown.stderr
 
 
 def test_doctor_says_how_to_install_the_layout_model(monkeypatch):
@@ -87,6 +92,67 @@ def test_limits_of_a_container_are_seen(monkeypatch):
     monkeypatch.setattr(doctor, "_cgroup", lambda name: "max")
     assert doctor.memory().state is State.WORKS
     assert "container" not in doctor.cores().detail
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "found"),
+    [
+        ("Hugging Face", {"HF_TOKEN": "hf_secret"}, "HF_TOKEN"),
+        ("AWS", {"AWS_PROFILE": "work"}, "AWS_PROFILE"),
+        ("AWS", {"AWS_ACCESS_KEY_ID": "a"}, ""),
+        ("AWS", {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}, "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"),
+        ("Modal", {"MODAL_TOKEN_ID": "a", "MODAL_TOKEN_SECRET": "b"}, "MODAL_TOKEN_ID, MODAL_TOKEN_SECRET"),
+        ("Modal", {"MODAL_TOKEN_ID": "", "MODAL_TOKEN_SECRET": "b"}, ""),
+    ],
+)
+def test_a_login_in_the_environment_is_named(name, variables, found):
+    assert login_found(BY_NAME[name], variables) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "variable"),
+    [
+        ("Hugging Face", ".cache/huggingface/token", None),
+        ("Hugging Face", "hub/token", "HF_HOME"),
+        ("AWS", ".aws/credentials", None),
+        ("Google Cloud Run", ".config/gcloud/application_default_credentials.json", None),
+        ("Google Cloud storage", "key.json", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("Modal", ".modal.toml", None),
+    ],
+)
+def test_a_login_in_a_file_is_found(name, path, variable, tmp_path):
+    file = tmp_path / path
+    here = {"HOME": str(tmp_path)}
+    if variable:
+        here[variable] = str(file.parent if path.endswith("/token") else file)
+    assert login_found(BY_NAME[name], here) == ""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("secret")
+    assert login_found(BY_NAME[name], here)
+
+
+def test_a_missing_client_comes_with_the_command_that_brings_it(monkeypatch):
+    monkeypatch.setattr(doctor, "package_version", lambda package: None)
+    check = account_check(BY_NAME["Google Cloud Run"], {})
+    assert (check.state, check.fix) == (State.MISSING, install_command("cloud-run"))
+    monkeypatch.setattr(doctor, "package_version", lambda package: "1.0")
+    check = account_check(BY_NAME["Google Cloud Run"], {})
+    assert (check.state, check.fix) == (State.LIMITED, "gcloud auth application-default login")
+    assert not check.needed
+
+
+def test_the_commands_name_extras_that_exist(repository):
+    known = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {account.extra for account in ACCOUNTS} - {""} <= known.keys()
+
+
+def test_layout_detector_works_only_with_both_packages(monkeypatch):
+    monkeypatch.setattr(doctor, "package_version", {"torch": "2.13", "transformers": "5.19"}.get)
+    assert doctor.detector().state is State.WORKS
+    monkeypatch.setattr(doctor, "package_version", {"torch": "2.13"}.get)
+    check = doctor.detector()
+    assert (check.state, check.fix) == (State.MISSING, install_command("detector"))
+    assert "transformers not installed" in check.detail
 
 
 def test_the_examples_are_found():

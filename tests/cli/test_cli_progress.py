@@ -32,6 +32,16 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture
+def out() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def progress(out, clock) -> PlainProgress:
+    return PlainProgress(out, clock)
+
+
 def test_speed_is_that_of_the_last_half_minute(clock):
     meter = Meter("extract", 1000, Counts(), clock)
     for _ in range(60):
@@ -84,9 +94,7 @@ def test_units_of_other_machines_make_no_absurd_speed(clock):
     assert max(speeds) == pytest.approx(4.0, abs=0.3)
 
 
-def test_first_document_of_assemble_shows_no_remaining_time(clock):
-    out = io.StringIO()
-    progress = PlainProgress(out, clock)
+def test_first_document_of_assemble_shows_no_remaining_time(clock, out, progress):
     progress.begin("assemble", 5000, Counts())
     for _ in range(2):
         clock.now += 60
@@ -97,9 +105,7 @@ def test_first_document_of_assemble_shows_no_remaining_time(clock):
     assert second.endswith("16.7 pages/s, 3:00 left")
 
 
-def test_plain_progress_comes_every_ten_seconds_or_ten_percent(clock):
-    out = io.StringIO()
-    progress = PlainProgress(out, clock)
+def test_plain_progress_comes_every_ten_seconds_or_ten_percent(clock, out, progress):
     progress.begin("extract", 100, Counts(20, 20))
     for _ in range(80):
         clock.now += 0.25
@@ -112,9 +118,7 @@ def test_plain_progress_comes_every_ten_seconds_or_ten_percent(clock):
     assert len(shown) == 9
 
 
-def test_a_slow_stage_still_says_something_every_ten_seconds(clock):
-    out = io.StringIO()
-    progress = PlainProgress(out, clock)
+def test_a_slow_stage_still_says_something_every_ten_seconds(clock, out, progress):
     progress.begin("describe", 10_000, Counts())
     for _ in range(4):
         clock.now += 6
@@ -126,9 +130,7 @@ def test_a_slow_stage_still_says_something_every_ten_seconds(clock):
     ]
 
 
-def test_a_quick_stage_does_not_flood_the_log(clock):
-    out = io.StringIO()
-    progress = PlainProgress(out, clock)
+def test_a_quick_stage_does_not_flood_the_log(out, progress):
     progress.begin("assemble", 5, Counts())
     for _ in range(5):
         progress.count(Status.OK)
@@ -136,18 +138,15 @@ def test_a_quick_stage_does_not_flood_the_log(clock):
     assert out.getvalue().splitlines() == ["assemble: 5 pages", "assemble: 5/5 pages, 5 ok in 0:00"]
 
 
-def test_a_stage_without_work_is_shown_as_done(clock):
-    out = io.StringIO()
-    progress = PlainProgress(out, clock)
+def test_a_stage_without_work_is_shown_as_done(out, progress):
     progress.begin("describe", 0, Counts())
     progress.end()
     assert out.getvalue().splitlines()[-1] == "describe: 0/0 figures, 0 ok in 0:00"
 
 
-def test_on_a_terminal_each_stage_leaves_one_line(clock, monkeypatch):
+def test_on_a_terminal_each_stage_leaves_one_line(clock, out, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    out = io.StringIO()
     progress = LiveProgress(out, clock)
     progress.say("before")
     for stage in ("extract", "describe"):
@@ -172,7 +171,8 @@ def test_the_display_suits_the_settings_and_the_stream(monkeypatch):
     terminal.isatty = lambda: True  # type: ignore[method-assign]
 
     def shown(stream: io.StringIO, *, quiet: bool = False) -> type[Progress]:
-        with shown_progress(LogSettings(quiet=quiet), stream) as progress:
+        monkeypatch.setattr("sys.stderr", stream)
+        with shown_progress(LogSettings(quiet=quiet)) as progress:
             return type(progress)
 
     assert [shown(terminal, quiet=True), shown(terminal), shown(io.StringIO())] == [Silent, LiveProgress, PlainProgress]
@@ -204,12 +204,12 @@ def test_less_than_a_cent_has_more_digits():
     assert meter.costs(0.0012) == "$0.0012 of about $0.0024"
 
 
-def test_pages_of_earlier_runs_are_not_paid_again():
-    moment, now, out = [0.0], [5.0], io.StringIO()
-    progress = PlainProgress(out, clock=lambda: moment[0])
-    progress.price(lambda: now[0])
+def test_pages_of_earlier_runs_are_not_paid_again(clock, out, progress):
+    costs = [5.0]
+    progress.price(lambda: costs[0])
     progress.begin("extract", 100, Counts(ok=90))
-    moment[0], now[0] = 20.0, 5.5
+    clock.now += 20
+    costs[0] = 5.5
     progress.count(Status.OK)
     assert "91/100 pages" in out.getvalue() and "$5.50 of about $10.00" in out.getvalue()
 
@@ -223,16 +223,15 @@ def test_tokens_a_second_are_those_since_it_began():
     assert meter.words() == "500 tok/s, 120 of 128 in flight, 7 waiting, 2 busy, 1 lost, 1 restarted"
 
 
-def test_what_is_zero_is_left_out():
-    meter = EngineMeter(lambda: Load(servers=1, window=8), lambda: 0.0)
-    assert meter.words() == "0 tok/s, 0 of 8 in flight"
-
-
-def test_more_in_flight_than_the_window_is_no_share_of_it():
-    draining = Load(servers=1, window=14, in_flight=90, waiting=61)
-    assert EngineMeter(lambda: draining, lambda: 0.0).words() == "0 tok/s, 90 in flight, window 14, 61 waiting"
-
-
-def test_a_server_that_is_not_ready_is_said():
-    assert EngineMeter(Load, lambda: 0.0).words() == "server starting"
-    assert EngineMeter(lambda: Load(answers=3), lambda: 0.0).words() == "server restarting"
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (Load(servers=1, window=8), "0 tok/s, 0 of 8 in flight"),  # without zeros
+        # More in flight than the window is no share of it.
+        (Load(servers=1, window=14, in_flight=90, waiting=61), "0 tok/s, 90 in flight, window 14, 61 waiting"),
+        (Load(), "server starting"),
+        (Load(answers=3), "server restarting"),
+    ],
+)
+def test_numbers_of_servers_are_named(load, words):
+    assert EngineMeter(lambda: load, lambda: 0.0).words() == words

@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from llm_ocr import runs
 from llm_ocr.cli import outcome
-from llm_ocr.cli.outcome import status_as_text, watch
+from llm_ocr.cli.outcome import status_as_text
 from llm_ocr.config.models import StatusSettings
 from llm_ocr.types import Counts
 from llm_ocr.workspace.status import RunStatus, StageStatus
@@ -64,13 +66,17 @@ def test_pages_of_a_lost_server_need_no_other_model():
     assert "Read again with another model" in outcome.degraded_text(weak)
 
 
-def test_degraded_pages_alone_are_no_reason_to_retry():
-    status = replace(STATUS, pages=Counts(100, 92, 8), reasons={"script not supported": 8})
-    assert outcome.last_line(status, "w") == "92 ok, 8 degraded. Degraded pages: llm-ocr status -w w --worst 20"
-
-
-def test_what_other_workers_still_have_to_do_is_said():
-    assert outcome.last_line(replace(STATUS, pages=Counts(100, 40)), "w") == "40 ok, 60 not done yet"
+@pytest.mark.parametrize(
+    ("pages", "line"),
+    [
+        (Counts(100, 92, 8), "92 ok, 8 degraded. Degraded pages: llm-ocr status -w w --worst 20"),  # no reason to retry
+        (Counts(100, 40), "40 ok, 60 not done yet"),  # by other workers
+    ],
+)
+def test_last_line_says_what_is_left_to_do(pages, line):
+    assert (
+        outcome.last_line(replace(STATUS, pages=pages, reasons={"script not supported": pages.degraded}), "w") == line
+    )
 
 
 def test_failed_figures_are_said_with_their_reasons():
@@ -90,9 +96,11 @@ NOT_DONE = replace(STATUS, pages=Counts(100, 40))
         ([replace(STATUS, generations=0, pages=Counts()), replace(STATUS, pages=Counts())], 2),  # all were left out
     ],
 )
-def test_watching_ends_only_when_every_page_is_accounted_for(capsys, looks, shown):
+def test_watching_ends_only_when_every_page_is_accounted_for(monkeypatch, capsys, looks, shown):
     left, waits = iter(looks), []
-    watch(lambda: (next(left), ()), StatusSettings(workspace="w", watch=True, json_output=True), waits.append)
+    monkeypatch.setattr(runs, "open", lambda *_, **__: SimpleNamespace(status=next(left), spent=()))
+    monkeypatch.setattr(outcome.time, "sleep", waits.append)
+    outcome.run_status("status", StatusSettings(workspace="w", watch=True, json_output=True))
     assert (len(capsys.readouterr().out.splitlines()), len(waits)) == (shown, len(looks) - 1)
 
 
