@@ -41,7 +41,6 @@ from llm_ocr.workspace.generations import totals_of
 from llm_ocr.workspace.items import (
     Item,
     ViewsNote,
-    copied_notes,
     end_views,
     is_damaged,
     items,
@@ -51,7 +50,15 @@ from llm_ocr.workspace.items import (
     sha256_of,
 )
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, Claim, key_settings, stage_keys
-from llm_ocr.workspace.publish import Marker, NotConserved, done_units, iter_markers, publish, standing_marker
+from llm_ocr.workspace.publish import (
+    CompactedMarkers,
+    Marker,
+    NotConserved,
+    done_units,
+    iter_markers,
+    publish,
+    standing_marker,
+)
 from llm_ocr.workspace.published import (
     Finished,
     choose,
@@ -353,7 +360,7 @@ def _broken(job: AssembleJob, finished: list[int], *, looks: bool) -> list[int]:
         return [place for place in finished if not is_listed(place)]
     views |= {info.key: info for info in store.list("documents/") if info.key.endswith(".md")}
 
-    copied = copied_notes(job.workspace, job.key, notes)
+    copied = CompactedMarkers(store, ASSEMBLE, job.key).among(notes)
 
     def is_whole(item: Item) -> bool:
         note = note_of_views(job.workspace, item, copied) if views.keys() >= set(job.files(item)) else None
