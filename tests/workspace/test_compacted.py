@@ -154,25 +154,18 @@ def test_copies_of_other_forms_are_not_read(finished, content):
     assert run_status(workspace) == status
 
 
-def test_a_copy_of_another_marker_is_not_read(finished):
-    workspace, keys = finished
-    (name,) = (name for name in copies(workspace) if name.startswith(EXTRACT) and name.endswith(".json"))
-    value = json.loads(workspace.store.get(name))
-    for copied in value["markers"].values():
-        copied[0] = "other"
-        copied[1]["attempt"] = "other"
-    workspace.store.put(name, json.dumps(value).encode())
-    found = markers(workspace, EXTRACT, keys[EXTRACT])
-    assert {marker.attempt for marker in found.values()}.isdisjoint({"other"})
-
-
-@pytest.mark.parametrize("other", [{"unit": "other"}, {"counts": {}}, {"object": 3}])
-def test_damaged_copies_are_replaced_by_the_markers(finished, other):
+@pytest.mark.parametrize(
+    ("version", "other"),
+    [("other", {"attempt": "other"}), (None, {"unit": "other"}), (None, {"counts": {}}), (None, {"object": 3})],
+    ids=["of another marker", "of another unit", "damaged", "of another form"],
+)
+def test_other_and_damaged_copies_are_replaced_by_the_markers(finished, version, other):
     workspace, keys = finished
     before = markers(workspace, EXTRACT, keys[EXTRACT])
     (name,) = (name for name in copies(workspace) if name.startswith(EXTRACT) and name.endswith(".json"))
     value = json.loads(workspace.store.get(name))
     for copied in value["markers"].values():
+        copied[0] = version or copied[0]
         copied[1] |= other
     workspace.store.put(name, json.dumps(value).encode())
     assert markers(workspace, EXTRACT, keys[EXTRACT]) == before

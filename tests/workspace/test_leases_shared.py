@@ -30,11 +30,6 @@ class Brisk(Leases):
         super().wait(seconds / 100)
 
 
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 def all_found(searching, leases, store, units):
     """Does all that is found, until nothing is free; the places, and the step that ended it."""
     places = []
