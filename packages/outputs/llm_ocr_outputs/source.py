@@ -27,7 +27,6 @@ from llm_ocr.workspace.publish import CompactedMarkers, find_marker, iter_marker
 from llm_ocr.workspace.published import (
     choose,
     chosen_rows,
-    dataset_row,
     finished_pages,
     published_figures,
     published_pages,
@@ -165,8 +164,7 @@ class AssembledRows:
             rows = (record for unit in units for record in pages(unit, images))
         figures = published_figures(self._workspace, map(self._described, units))
         wanted = Images.FIGURES if images is Images.FIGURES else Images.NONE
-        for page in finished_pages(rows, figures, images=wanted):  # never ALL: no boxes are needed
-            yield dataset_row(page, figures)
+        yield from finished_pages(rows, figures, images=wanted)  # never ALL: no boxes are needed
 
     def documents(self, item: Item) -> Iterator[Document]:
         """Yield the item's documents in the order of the plan, without image bytes; their texts are in memory."""
