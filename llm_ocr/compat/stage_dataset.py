@@ -28,7 +28,7 @@ from llm_ocr.workspace.generations import generations
 from llm_ocr.workspace.items import Item, items
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, key_settings, newest_key, required_key
 from llm_ocr.workspace.publish import Marker, markers
-from llm_ocr.workspace.published import dataset_row, extracted_pages, finished_pages, published_figures
+from llm_ocr.workspace.published import extracted_pages, finished_pages, published_figures
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -94,7 +94,7 @@ def _rows(workspace: Workspace, extract: str, described: dict[str, Marker], item
     figures = published_figures(workspace, [described[unit] for unit in item.unit_ids if unit in described])
     rows = extracted_pages(workspace, extract, item, Images.ALL)
     for page in finished_pages(rows, figures, images=Images.ALL):
-        yield dataset_row(replace(page, markdown=""), figures)
+        yield replace(page, final_markdown="")
 
 
 def is_repository(workspace: Workspace) -> bool:

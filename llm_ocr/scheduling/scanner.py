@@ -71,7 +71,7 @@ class PlannedUnits:
         return self._length
 
     def name(self, place: int) -> str:
-        """Return the unit's id in the form of `generations.cut_units`."""
+        """Return the unit's id in the form of `generations.filled_generation`."""
         number = self._part_of(place)
         generation, index = self._parts[number]
         return f"{generation.number:04d}-{index + place - self._starts[number]:06d}"

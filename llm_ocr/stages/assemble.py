@@ -41,7 +41,6 @@ from llm_ocr.workspace.generations import totals_of
 from llm_ocr.workspace.items import (
     Item,
     ViewsNote,
-    copied_notes,
     end_views,
     is_damaged,
     items,
@@ -51,12 +50,18 @@ from llm_ocr.workspace.items import (
     sha256_of,
 )
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, Claim, key_settings, stage_keys
-from llm_ocr.workspace.publish import Marker, NotConserved, done_units, iter_markers, publish, standing_marker
+from llm_ocr.workspace.publish import (
+    CompactedMarkers,
+    Marker,
+    NotConserved,
+    done_units,
+    iter_markers,
+    publish,
+    standing_marker,
+)
 from llm_ocr.workspace.published import (
-    Finished,
     choose,
     chosen_rows,
-    dataset_row,
     finished_pages,
     published_figures,
     published_pages,
@@ -270,18 +275,18 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
     wanted = job.images if job.images is Images.ALL else Images.FIGURES  # documents always contain the figures
     rows = chosen_rows(item.layers, chosen, pages, images=wanted)
     path, store = job.workspace.spool / f"{item.name}.parquet", job.workspace.store
-    written: list[Finished] = []
+    written: list[tuple[PageRecord, str]] = []  # with their Markdown
     store.delete(note_key(item.id))  # so that the next Assemble rewrites views that are incomplete
     try:
         with DatasetWriter(path, job.images) as dataset:
             for page in finished_pages(rows, descriptions, images=wanted):
-                dataset.add(dataset_row(page, descriptions))
+                dataset.add(page)
                 for name in names[page.record.document_id]:
                     for figure in page.record.figures:
                         store.put(figure_file(name, figure), figure.image.data)
-                written.append(without_images(page))
+                written.append((without_images(page.record), page.final_markdown))
         for document, own in names.items():
-            texts = [(page.record, page.markdown) for page in written if page.record.document_id == document]
+            texts = [page for page in written if page[0].document_id == document]
             for name in own:
                 text = document_markdown(texts, name, page_markers=job.page_markers)
                 store.put(markdown_file(name), text.encode())
@@ -290,9 +295,9 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
     finally:
         path.unlink(missing_ok=True)
     end_views(job.workspace, item, views)
-    statuses = [page.record.status for page in written]
+    statuses = [record.status for record, _ in written]
     counts = Counts(len(statuses), *(statuses.count(one) for one in (Status.OK, Status.DEGRADED, Status.FAILED)))
-    finals = finals_to_parquet([(page.record.page_id, page.markdown) for page in written])
+    finals = finals_to_parquet([(record.page_id, markdown) for record, markdown in written])
     publish(job.workspace, ASSEMBLE, job.key, item.name, finals, Summary(counts=counts))
     return statuses
 
@@ -353,7 +358,7 @@ def _broken(job: AssembleJob, finished: list[int], *, looks: bool) -> list[int]:
         return [place for place in finished if not is_listed(place)]
     views |= {info.key: info for info in store.list("documents/") if info.key.endswith(".md")}
 
-    copied = copied_notes(job.workspace, job.key, notes)
+    copied = CompactedMarkers(store, ASSEMBLE, job.key).among(notes)
 
     def is_whole(item: Item) -> bool:
         note = note_of_views(job.workspace, item, copied) if views.keys() >= set(job.files(item)) else None

@@ -288,7 +288,7 @@ def _documents(source: AssembleJob, item: Item) -> Documents:
     rows = chosen_rows(item.layers, chosen, pages, images=Images.NONE)
     found: dict[str, list[PageText]] = {part.document_id: [] for part in item.parts}
     for page in finished_pages(rows, descriptions, images=Images.NONE):
-        found[page.record.document_id].append(PageText(page.record, page.markdown))
+        found[page.record.document_id].append(PageText(page.record, page.final_markdown))
     return Documents(item, {name: sorted(pages, key=lambda page: page.number) for name, pages in found.items()})
 
 

@@ -20,8 +20,8 @@ from pydantic import TypeAdapter
 
 from llm_ocr.errors import ObjectNotFound, StageMissing, WorkspaceError
 from llm_ocr.types import DocumentPart, Repeated, Unit, plural
-from llm_ocr.workspace import Workspace, codec, library_version
-from llm_ocr.workspace.publish import attempt_id, remove_lost, settle, slept_since
+from llm_ocr.workspace import Workspace, codec
+from llm_ocr.workspace.publish import remove_lost, settle, slept_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,45 +73,27 @@ class Piece:
             begin = end
 
 
-@dataclass(frozen=True, slots=True)
-class CutUnit:
-    """Unit with the number of superseded rows by reason. `continues`: a later range of the previous unit's document."""
+def _grouped(pieces: Iterable[Piece], most: int) -> Iterator[tuple[list[Piece], bool]]:
+    """Yield the pieces of each unit, and whether they are a later range of the previous unit's document.
 
-    unit: Unit
-    replaced: Mapping[str, int]
-    continues: bool = False
-
-
-def cut_units(draft: "Generation", pieces: Iterable[Piece]) -> Iterator[CutUnit]:
-    """Yield the draft's units, in the order of the pieces. The same pieces give the same units.
-
-    Units have about `pages_per_unit` pages: either whole documents, or a page range of exactly one long document.
+    Units have about `most` pages: either whole documents, or a page range of exactly one long document. The same pieces
+    give the same units.
     """
-    most = draft.pages_per_unit
-
-    def groups() -> Iterator[tuple[list[Piece], bool]]:
-        group: list[Piece] = []
-        filled = 0
-        for piece in pieces:
-            rows = piece.rows
-            if group and filled + rows > most:
-                yield group, False
-                group, filled = [], 0
-            if rows > most and piece.part.counted:
-                for number, cut in enumerate(piece.cut(most)):
-                    yield [cut], number > 0
-            else:
-                group.append(piece)
-                filled += rows
-        if group:
+    group: list[Piece] = []
+    filled = 0
+    for piece in pieces:
+        rows = piece.rows
+        if group and filled + rows > most:
             yield group, False
-
-    for index, (group, continues) in enumerate(groups()):
-        parts = tuple(part for piece in group for part in piece.parts())
-        reasons = Counter(reason for piece in group for reason in piece.replaced if reason)
-        repeats = tuple(piece.repeats[page] for piece in group for page in piece.part.pages if page in piece.repeats)
-        unit = Unit(f"{draft.number:04d}-{index:06d}", draft.number, index, parts, reasons.total(), repeats)
-        yield CutUnit(unit, dict(reasons), continues)
+            group, filled = [], 0
+        if rows > most and piece.part.counted:
+            for number, cut in enumerate(piece.cut(most)):
+                yield [cut], number > 0
+        else:
+            group.append(piece)
+            filled += rows
+    if group:
+        yield group, False
 
 
 #: Upper limit of documents named in a marker.
@@ -391,30 +373,6 @@ def units_of(workspace: Workspace, generation: Generation) -> Iterator[Unit]:
                 raise codec.damaged(where, f"{type(error).__name__} {error}") from error
 
 
-def new_draft(
-    number: int,
-    kind: Kind,
-    *,
-    pages_per_unit: int,
-    next_index: int,
-    skipped: Mapping[str, int] | None = None,
-    touched: Iterable[str] = (),
-    repair: Repair | None = None,
-) -> Generation:
-    """Return an empty generation with a new attempt id."""
-    return Generation(
-        number,
-        kind,
-        attempt_id(),
-        pages_per_unit,
-        next_index,
-        skipped=dict(sorted((skipped or {}).items())),
-        touched=tuple(touched),
-        created_by=library_version(),
-        repair=repair,
-    )
-
-
 def write_generation(
     workspace: Workspace, draft: Generation, pieces: Callable[[], Iterable[Piece]], listed: Path | None = None
 ) -> Generation:
@@ -425,7 +383,7 @@ def write_generation(
 
     Args:
         workspace: the workspace.
-        draft: the generation to write (`new_draft`).
+        draft: the generation to write, with its own attempt id.
         pieces: returns the pieces to cut into units; may be called more than once.
         listed: the list that `draft.filtered` names.
 
@@ -481,27 +439,38 @@ def _all_exist(workspace: Workspace, generation: Generation) -> bool:
 
 def filled_generation(draft: Generation, pieces: Iterable[Piece], workspace: Workspace | None = None) -> Generation:
     """Return the draft with its counts; with a workspace, also with its parts, which are written there."""
-    filled, rest = draft, cut_units(draft, pieces)
-    while chunk := list(islice(rest, _UNITS_A_PART)):
+    filled, groups = draft, enumerate(_grouped(pieces, draft.pages_per_unit))
+    while chunk := list(islice(groups, _UNITS_A_PART)):
+        units: list[Unit] = []
+        replaced: dict[str, Mapping[str, int]] = {}
+        for index, (group, _) in chunk:
+            parts = tuple(part for piece in group for part in piece.parts())
+            reasons = Counter(reason for piece in group for reason in piece.replaced if reason)
+            repeats = tuple(
+                piece.repeats[page] for piece in group for page in piece.part.pages if page in piece.repeats
+            )
+            unit = Unit(f"{draft.number:04d}-{index:06d}", draft.number, index, parts, reasons.total(), repeats)
+            units.append(unit)
+            if reasons:
+                replaced[unit.id] = dict(reasons)
         if workspace is not None:
-            data = b"".join(codec.dump(codec.unit_to_json(cut.unit)) for cut in chunk)
+            data = b"".join(codec.dump(codec.unit_to_json(unit)) for unit in units)
             name = f"plan/{draft.number:04d}/{draft.attempt}/units-{len(filled.parts):05d}.jsonl"
             workspace.store.put(name, data)
-            part = PlanPart(name, hashlib.sha256(data).hexdigest(), len(data), len(chunk))
+            part = PlanPart(name, hashlib.sha256(data).hexdigest(), len(data), len(units))
             filled = replace(filled, parts=(*filled.parts, part))
-        expected = filled.expected + sum(cut.unit.expected for cut in chunk)
-        filled = replace(filled, units=filled.units + len(chunk), expected=expected)
+        expected = filled.expected + sum(unit.expected for unit in units)
+        filled = replace(filled, units=filled.units + len(units), expected=expected)
         if draft.kind is Kind.RETRY:
-            replaced = {cut.unit.id: cut.replaced for cut in chunk if cut.replaced}
             filled = replace(filled, replaced={**filled.replaced, **replaced})
             continue
-        later_ranges = sum(cut.continues for cut in chunk)
+        later_ranges = sum(continues for _, (_, continues) in chunk)
         filled = replace(
             filled,
-            documents=filled.documents + sum(len(cut.unit.parts) for cut in chunk) - later_ranges,
-            items=filled.items + len(chunk) - later_ranges,
-            next_index=filled.next_index + sum(part.reserved for cut in chunk for part in cut.unit.parts),
-            estimated=filled.estimated + sum(cut.unit.estimated for cut in chunk),
+            documents=filled.documents + sum(len(unit.parts) for unit in units) - later_ranges,
+            items=filled.items + len(units) - later_ranges,
+            next_index=filled.next_index + sum(part.reserved for unit in units for part in unit.parts),
+            estimated=filled.estimated + sum(unit.estimated for unit in units),
         )
     return filled
 

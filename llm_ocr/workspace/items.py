@@ -22,8 +22,7 @@ from llm_ocr.types import DocumentPart, Unit
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.codec import item_name, parse_item_name
 from llm_ocr.workspace.generations import Generation, Kind, planned_generations, units_of
-from llm_ocr.workspace.keys import ASSEMBLE, VIEW_NOTES
-from llm_ocr.workspace.publish import CompactedMarkers
+from llm_ocr.workspace.keys import VIEW_NOTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +121,6 @@ class ViewsNote:
     key: str
     sha256: str = ""
     size: int | None = None
-
-
-def copied_notes(workspace: Workspace, key: str, versions: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the content of notes that are copied beside the markers of a key of Assemble, by the key of the note.
-
-    Args:
-        workspace: the workspace.
-        key: the key of Assemble.
-        versions: the version of each note that exists, by its key.
-    """
-    return dict(CompactedMarkers(workspace.store, ASSEMBLE, key).among(versions))
 
 
 def note_beside(name: str) -> str:

@@ -17,7 +17,6 @@ from llm_ocr.errors import ObjectNotFound
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.codec import read_ahead
-from llm_ocr.workspace.keys import EXTRACT
 
 FOLDER = "metrics/"
 #: Suffix of time series files.
@@ -113,12 +112,6 @@ class Records:
             return _SPENDING.validate_json(self._workspace.store.get(info.key), strict=True)
         except (ObjectNotFound, ValidationError):
             return None  # auxiliary numbers: a damaged file must not prevent the status from being read
-
-
-def pages_per_second(found: Sequence[Spending]) -> float | None:
-    """Return the mean speed of a worker in Extract, without its start-up; None before the first page."""
-    readers = [worker for worker in found if worker.stage == EXTRACT and worker.items and worker.seconds > 0]
-    return sum(worker.items for worker in readers) / sum(worker.seconds for worker in readers) if readers else None
 
 
 def total_cost(found: Sequence[Spending]) -> float | None:

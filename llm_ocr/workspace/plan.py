@@ -14,7 +14,7 @@ from llm_ocr.documents.remote import shown
 from llm_ocr.errors import ObjectNotFound, UsageError
 from llm_ocr.results.documents import name_claims
 from llm_ocr.types import ALL_PAGES, DocumentPart, PageSelection, Reason
-from llm_ocr.workspace import Workspace, codec
+from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.codec import document_id
 from llm_ocr.workspace.generations import (
     EXAMPLES,
@@ -25,7 +25,6 @@ from llm_ocr.workspace.generations import (
     cause_of,
     filled_generation,
     generations,
-    new_draft,
     units_of,
     write_generation,
 )
@@ -45,7 +44,7 @@ from llm_ocr.workspace.publish import attempt_id
 __all__ = ["PlanResult", "PlannedDocument", "Planner"]
 
 
-class KnownFiltered:
+class KnownFiltered(DiskDict):
     """Documents in the filter lists of a plan, with their causes. Kept on the local disk; call `close`.
 
     A list has one JSON object per line with id, source, relative, version, reason, kind, and detail:
@@ -53,7 +52,7 @@ class KnownFiltered:
     """
 
     def __init__(self) -> None:
-        self._places = DiskDict()  # place in `_causes` by document
+        super().__init__()  # place in `_causes` by document
         self._causes: list[str] = []
 
     @classmethod
@@ -79,7 +78,7 @@ class KnownFiltered:
                     for line in file:
                         value = codec.load(line, where)
                         place = places.setdefault(cause_of(value["reason"], value["kind"]), len(places))
-                        known._places[_key(value["id"], value["version"])] = place
+                        known[_key(value["id"], value["version"])] = place
             except ObjectNotFound as error:
                 raise codec.damaged(where, "the object is missing") from error
             finally:
@@ -87,23 +86,13 @@ class KnownFiltered:
         known._causes = list(places)
         return known
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __bool__(self) -> bool:
         return bool(self._causes)
 
     def cause(self, document_id: str, version: str) -> str:
         """Return why the document with this content was excluded; empty if it was not."""
-        place = self._places.get(_key(document_id, version)) if self._causes else None
+        place = self.get(_key(document_id, version)) if self._causes else None
         return "" if place is None else self._causes[place]
-
-    def close(self) -> None:
-        """Delete the data on disk."""
-        self._places.close()
 
 
 class FilteredSpool:
@@ -392,8 +381,14 @@ class Planner:
             found = generations(self._workspace)
             begin = found[-1].next_index if found else 0
             with known_documents(self._workspace, found) as known, KnownFiltered.of(self._workspace, found) as left_out:
-                draft = new_draft(
-                    len(found) + 1, Kind.SOURCES, pages_per_unit=pages_per_unit, next_index=begin, skipped=skipped
+                draft = Generation(
+                    len(found) + 1,
+                    Kind.SOURCES,
+                    attempt_id(),
+                    pages_per_unit,
+                    begin,
+                    skipped=dict(sorted((skipped or {}).items())),
+                    created_by=library_version(),
                 )
                 pieces = partial(self._pieces, found, known, left_out, begin)
                 first = pieces()

@@ -362,13 +362,15 @@ class CompactedMarkers:
                 return content
         return None
 
-    def among(self, versions: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the key and the content of each object of these versions, by key, that has a copy."""
+    def among(self, versions: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+        """Return the content, by key, of each object of these versions, by key, that has a copy."""
+        found: dict[str, dict[str, Any]] = {}
         for name in self._objects.values():
             for key, copied in self._read(name).items():
                 match copied:
                     case [str(version), dict(content)] if versions.get(key) == version:
-                        yield key, content
+                        found[key] = content
+        return found
 
     def _read(self, name: str) -> Mapping[str, Any]:
         try:

@@ -8,7 +8,7 @@ import heapq
 import io
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, partial
 
 from llm_ocr.engines.descriptions import current_form
@@ -19,7 +19,7 @@ from llm_ocr.results.figure_text import enriched_page
 from llm_ocr.results.images import boxes_image
 from llm_ocr.results.sanitizing import inert_page
 from llm_ocr.results.schema import Images, fields_from_parquet, figures_from_parquet, iter_pages
-from llm_ocr.types import EncodedImage, FieldsRecord, FigureRecord, PageRecord, Unit, page_id, plural
+from llm_ocr.types import FieldsRecord, FigureRecord, PageRecord, Unit, page_id, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import Item
 from llm_ocr.workspace.keys import EXTRACT, FIELDS
@@ -30,15 +30,6 @@ _log = logging.getLogger(__name__)
 
 #: Returns the pages of a unit with the requested images.
 Pages = Callable[[str, Images], Iterable[PageRecord]]
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """Page as the pipeline returns it."""
-
-    record: PageRecord
-    markdown: str
-    boxes: EncodedImage | None = field(default=None, repr=False)
 
 
 def choose(
@@ -85,7 +76,7 @@ def chosen_rows(
 
 def finished_pages(
     rows: Iterable[PageRecord], descriptions: Mapping[str, FigureRecord], *, images: Images
-) -> Iterator[Finished]:
+) -> Iterator[DatasetRow]:
     """Yield the pages with descriptions and without active content. With all images, draw the boxes as well.
 
     Running heads and feet stay in the Markdown where they are the only place of a word (`with_only_places`).
@@ -97,20 +88,14 @@ def finished_pages(
                 boxes = boxes_image(record.image, record.blocks)
             except PageFailure as failure:  # Pillow cannot decode the image
                 _log.warning("%s page %s: no picture with boxes: %s", record.source, record.page_number, failure)
-        yield Finished(record, enriched_page(record, descriptions), boxes)
+        own = {figure.id: descriptions[figure.id] for figure in record.figures if figure.id in descriptions}
+        yield DatasetRow(record, enriched_page(record, descriptions), own, boxes)
 
 
-def dataset_row(page: Finished, descriptions: Mapping[str, FigureRecord]) -> DatasetRow:
-    """Return the page's dataset row with the descriptions of its own figures."""
-    own = {figure.id: descriptions[figure.id] for figure in page.record.figures if figure.id in descriptions}
-    return DatasetRow(page.record, page.markdown, own, page.boxes)
-
-
-def without_images(page: Finished) -> Finished:
+def without_images(record: PageRecord) -> PageRecord:
     """Return the page without image data, which a document's Markdown does not need."""
-    figures = tuple(replace(figure, image=replace(figure.image, data=b"")) for figure in page.record.figures)
-    image = replace(page.record.image, data=b"") if page.record.image else None
-    return Finished(replace(page.record, image=image, figures=figures), page.markdown)
+    figures = tuple(replace(figure, image=replace(figure.image, data=b"")) for figure in record.figures)
+    return replace(record, image=replace(record.image, data=b"") if record.image else None, figures=figures)
 
 
 def published_pages(workspace: Workspace, marker: Marker, images: Images, unit: Unit) -> Iterator[PageRecord]:

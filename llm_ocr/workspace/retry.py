@@ -22,14 +22,13 @@ from llm_ocr.errors import UsageError
 from llm_ocr.results.balance import has_unread_ink, has_unsupported_text
 from llm_ocr.results.schema import Images, PageStatus, iter_pages, page_statuses, pages_to_parquet
 from llm_ocr.types import ALL_PAGES, DocumentPart, PageRecord, Reason, Repeated, Status, Unit, page_id, plural
-from llm_ocr.workspace import Workspace, codec
+from llm_ocr.workspace import Workspace, codec, library_version
 from llm_ocr.workspace.generations import (
     Generation,
     Kind,
     Piece,
     Repair,
     generations,
-    new_draft,
     units_of,
     write_generation,
 )
@@ -37,7 +36,7 @@ from llm_ocr.workspace.items import whole_documents
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT
 from llm_ocr.workspace.plan import SMALL_PLAN
 from llm_ocr.workspace.planned import PlannedDocument, place_of
-from llm_ocr.workspace.publish import Marker, iter_markers, publish, read_data, standing_marker
+from llm_ocr.workspace.publish import Marker, attempt_id, iter_markers, publish, read_data, standing_marker
 from llm_ocr.workspace.published import published_figures
 from llm_ocr.workspace.summaries import LOW_QUALITY, RANKS, Summary, bin_of, kept_pages, pages_summary
 
@@ -227,12 +226,14 @@ async def plan_retry(
         least = least_per_unit or pages_per_unit
         size = min(pages_per_unit, max(least, least * len(state.chosen) // SMALL_PLAN))
         touched = sorted({state.item_of[piece.part.document_id] for piece in pieces})
-        draft = new_draft(
+        draft = Generation(
             len(found) + 1,
             Kind.RETRY,
-            pages_per_unit=size,
-            next_index=next_index,
-            touched=touched,
+            attempt_id(),
+            size,
+            next_index,
+            touched=tuple(touched),
+            created_by=library_version(),
             repair=repair,
         )
         if check is not None:

@@ -35,7 +35,7 @@ from llm_ocr.workspace.keys import (
     stage_keys,
     stages_in,
 )
-from llm_ocr.workspace.metrics import Records, Spending, hours_cost, pages_per_second, total_cost
+from llm_ocr.workspace.metrics import Records, Spending, hours_cost, total_cost
 from llm_ocr.workspace.publish import check_conserved, done_units, iter_markers, objects
 from llm_ocr.workspace.summaries import (
     BINS,
@@ -81,18 +81,13 @@ class StageStatus:
         return self.key != "" and self.done >= self.total
 
 
-@dataclass(frozen=True, slots=True)
-class RepairStatus:
-    """Repair with its planned `pages`, and the result of those that are finished, see `Again`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairStatus(Again):
+    """Repair with its planned `pages`, and the result of those that are finished."""
 
     generation: int
     repair: Repair
     pages: int
-    read: int = 0
-    kept: int = 0
-    equal: int = 0
-    given_up: int = 0
-    failed: int = 0
 
     @property
     def better(self) -> int:
@@ -208,8 +203,9 @@ class RunStatus:
 
     @property
     def pages_per_second(self) -> float | None:
-        """Mean speed of a worker in Extract; None before the first page."""
-        return pages_per_second(self.workers)
+        """Mean speed of a worker in Extract, without its start-up; None before the first page."""
+        readers = [one for one in self.workers if one.stage == EXTRACT and one.items and one.seconds > 0]
+        return sum(one.items for one in readers) / sum(one.seconds for one in readers) if readers else None
 
     @property
     def limit(self) -> Verdict | None:
@@ -365,7 +361,7 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         DESCRIBE: newest_key(workspace, DESCRIBE, describe, known),
         ASSEMBLE: newest_key(workspace, ASSEMBLE, known=known),
     }
-    repairs = {one.number: one.repair for one in found if one.repair is not None}
+    repairs = {one.number for one in found if one.repair is not None}
     extracted = _sum(workspace, EXTRACT, keys[EXTRACT], worst, repairs=repairs)
     assembled = _current(workspace, ASSEMBLE, keys[ASSEMBLE], found)
     views_key = assembled_key(workspace)
@@ -445,10 +441,13 @@ def run_status(workspace: Workspace, *, describe: str = "", worst: int = WORST) 
         field_reasons=_sorted(asked.reasons),
         repairs=tuple(
             RepairStatus(
-                one.number, repairs[one.number], one.expected, **asdict(extracted.again.get(one.number, Again()))
+                **asdict(extracted.again.get(one.number, Again())),
+                generation=one.number,
+                repair=one.repair,
+                pages=one.expected,
             )
             for one in found
-            if one.number in repairs
+            if one.repair is not None
         ),
     )
 

@@ -16,18 +16,8 @@ SCHEMA = read_schema(
 
 def page(*texts, number=1, boxes=(LEFT, RIGHT), unsupported=(), status=Status.OK):
     blocks = tuple(Block(BlockKind.TEXT, box, text) for text, box in zip(texts, boxes, strict=False))
-    record = PageRecord(f"p{number}", "doc", "a.pdf", number, number, status, blocks=blocks)
-    if unsupported:
-        record = PageRecord(
-            f"p{number}",
-            "doc",
-            "a.pdf",
-            number,
-            number,
-            status,
-            blocks=blocks,
-            ledger=Ledger(0.1, unsupported=unsupported),
-        )
+    ledger = Ledger(0.1, unsupported=unsupported) if unsupported else None
+    record = PageRecord(f"p{number}", "doc", "a.pdf", number, number, status, blocks=blocks, ledger=ledger)
     return PageText(record, "\n\n".join(texts))
 
 

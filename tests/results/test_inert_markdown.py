@@ -169,7 +169,7 @@ def test_nothing_active_is_left_in_any_order(parts: list[str]):
 def test_hostile_text_takes_linear_time(unit: str):
     begun = time.process_time()
     inert_markdown((unit * 30_000)[:30_000])
-    inert_markdown(unit * 60_000)
+    inert_markdown((unit * 60_000)[:60_000])  # too long to be parsed
     assert time.process_time() - begun < 5
 
 

@@ -1,6 +1,7 @@
-"""A workspace in a folder of the test's own."""
+"""A workspace in a folder of the test's own, and a clock that the test moves."""
 
 import pytest
+from leasing import Clock
 from made_runs import Made
 
 
@@ -13,3 +14,8 @@ def made(tmp_path) -> Made:
 def workspace(made):
     with made.workspace() as workspace:
         yield workspace
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()

@@ -15,9 +15,9 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Counts
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units
-from llm_ocr.workspace.items import ViewsNote, copied_notes, end_views, items, note_beside, note_key
+from llm_ocr.workspace.items import ViewsNote, end_views, items, note_beside, note_key
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, claim_key
-from llm_ocr.workspace.publish import done_units, find_marker, marker_key, markers, publish
+from llm_ocr.workspace.publish import CompactedMarkers, done_units, find_marker, marker_key, markers, publish
 from llm_ocr.workspace.status import Worked, known_status, run_status
 from llm_ocr.workspace.summaries import Summary
 from tests.fakes.memory_store import PAGE, MemoryStore
@@ -93,7 +93,7 @@ def test_notes_on_views_need_one_request_for_many(finished):
     workspace, keys = finished
     versions = notes(workspace)
     workspace.store.calls.clear()
-    found = copied_notes(workspace, keys[ASSEMBLE], versions)
+    found = CompactedMarkers(workspace.store, ASSEMBLE, keys[ASSEMBLE]).among(versions)
     assert workspace.store.calls.total() == 2
     assert found == {key: workspace.get_json(key) for key in versions}
     assert len(found) == UNITS
@@ -104,7 +104,7 @@ def test_a_rewritten_note_and_a_removed_one_have_no_copy(finished):
     changed, gone = list(items(workspace))[:2]
     end_views(workspace, changed, ViewsNote("other", "b" * 64, 13))
     workspace.store.delete(note_key(gone.id))
-    found = copied_notes(workspace, keys[ASSEMBLE], notes(workspace))
+    found = CompactedMarkers(workspace.store, ASSEMBLE, keys[ASSEMBLE]).among(notes(workspace))
     assert len(found) == UNITS - 2
     assert {note_key(changed.id), note_key(gone.id)}.isdisjoint(found)
 
@@ -154,25 +154,18 @@ def test_copies_of_other_forms_are_not_read(finished, content):
     assert run_status(workspace) == status
 
 
-def test_a_copy_of_another_marker_is_not_read(finished):
-    workspace, keys = finished
-    (name,) = (name for name in copies(workspace) if name.startswith(EXTRACT) and name.endswith(".json"))
-    value = json.loads(workspace.store.get(name))
-    for copied in value["markers"].values():
-        copied[0] = "other"
-        copied[1]["attempt"] = "other"
-    workspace.store.put(name, json.dumps(value).encode())
-    found = markers(workspace, EXTRACT, keys[EXTRACT])
-    assert {marker.attempt for marker in found.values()}.isdisjoint({"other"})
-
-
-@pytest.mark.parametrize("other", [{"unit": "other"}, {"counts": {}}, {"object": 3}])
-def test_damaged_copies_are_replaced_by_the_markers(finished, other):
+@pytest.mark.parametrize(
+    ("version", "other"),
+    [("other", {"attempt": "other"}), (None, {"unit": "other"}), (None, {"counts": {}}), (None, {"object": 3})],
+    ids=["of another marker", "of another unit", "damaged", "of another form"],
+)
+def test_other_and_damaged_copies_are_replaced_by_the_markers(finished, version, other):
     workspace, keys = finished
     before = markers(workspace, EXTRACT, keys[EXTRACT])
     (name,) = (name for name in copies(workspace) if name.startswith(EXTRACT) and name.endswith(".json"))
     value = json.loads(workspace.store.get(name))
     for copied in value["markers"].values():
+        copied[0] = version or copied[0]
         copied[1] |= other
     workspace.store.put(name, json.dumps(value).encode())
     assert markers(workspace, EXTRACT, keys[EXTRACT]) == before

@@ -4,7 +4,7 @@ import itertools
 import random
 
 import pytest
-from leasing import BEAT, KEY, SECONDS, STAGE, Clock, done, leases_left, named, publish, worker
+from leasing import BEAT, KEY, SECONDS, STAGE, done, leases_left, named, publish, worker
 
 from llm_ocr.scheduling.follow import Pauses, Published, ReadyItems, followed
 from llm_ocr.scheduling.leases import Claim
@@ -18,11 +18,6 @@ from tests.fakes.memory_store import MemoryStore
 from tests.fakes.planning import plan_documents
 
 BEFORE, ITS_KEY = "extract-before", "ba9876543210"
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 @pytest.fixture

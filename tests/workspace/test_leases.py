@@ -17,11 +17,6 @@ UNIT = "0001-000007"
 LEASE = lease_key(STAGE, KEY, UNIT)
 
 
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture(params=["memory", "local"])
 def store(request, tmp_path):
     return MemoryStore() if request.param == "memory" else open_store(str(tmp_path / "store"))

@@ -35,13 +35,6 @@ def pages(document, *numbers):
     return [page_id(document.id, number) for number in numbers]
 
 
-def test_nothing_failed_writes_no_generation(made, workspace, retry):
-    made.plan(workspace, [made.document("a", 6)])
-    extract_all(made, workspace)
-    assert retry() is None
-    assert len(generations(workspace)) == 1
-
-
 def test_failed_pages_are_retried_under_their_own_index(made, workspace, retry):
     first, second = made.document("a", 3), made.document("b", (1, 3, 5, 7, 9, 11))
     made.plan(workspace, [first, second])

@@ -87,12 +87,6 @@ def test_series_round_trip(workspace):
     assert [sample.servers for sample in read.samples] == [0.0, None]
 
 
-def test_totals_ignore_series_files(workspace):
-    write_spending(workspace, Spending("w", "extract", items=3))
-    write_series(workspace, Series("w", "extract", began=1.0, samples=(Sample(1.0, ok=3),)))
-    assert [one.items for one in Records(workspace).read()] == [3]
-
-
 @pytest.mark.parametrize(
     "value",
     [

@@ -100,10 +100,6 @@ def contradicted(ledger: Ledger, blocks: Sequence[Block]) -> list[str]:
     return [text for text in found if NUMBER.fullmatch(text) and sum(map(str.isdecimal, text)) >= DIGITS]
 
 
-def _is_number(span: Span, texts: Sequence[BlockText]) -> bool:
-    return bool(NUMBER.fullmatch(texts[span.block].text[span.start : span.end]))
-
-
 def _joined(spans: Sequence[Span], texts: Sequence[BlockText]) -> tuple[Span, ...]:
     """Return the spans in order, with those that touch or overlap as one, without captions, which have own blocks."""
     found: list[Span] = []
@@ -115,7 +111,8 @@ def _joined(spans: Sequence[Span], texts: Sequence[BlockText]) -> tuple[Span, ..
             continue
         last = found[-1] if found else None
         # A number that the page lacks has a place of its own (`contradicted`).
-        room = 0 if any(_is_number(some, texts) for some in (last, span) if some) else 2
+        both = (texts[some.block].text[some.start : some.end] for some in (last, span) if some)
+        room = 0 if any(map(NUMBER.fullmatch, both)) else 2
         if last is not None and last.block == span.block and span.start <= last.end + room:
             found[-1] = Span(last.block, last.start, max(last.end, span.end))
         else:

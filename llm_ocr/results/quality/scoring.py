@@ -49,28 +49,6 @@ _ORDINARY = frozenset("\n\t\r\u00a0")
 _MIXED = 0.03
 
 
-def answer_parts(attempt: Attempt, text: str, chunks: Sequence[Chunk], layer: str = "") -> dict[str, float]:
-    """Return the parts measured in the answer alone.
-
-    Args:
-        attempt: The answer.
-        text: Text of all blocks without markup.
-        chunks: The same text in chunks.
-        layer: The true text layer. Its own repetitions are not defects of the answer.
-    """
-    parts = {READABLE: 1 - _unreadable(text)}
-    # Only models loop: repetitions that the embedded engine reads are on the page.
-    if attempt.source == "model" and (unrepeated := _unrepeated(text, chunks)) is not None:
-        printed = _unrepeated(layer, chunks_of(layer)) if unrepeated < 1 else None
-        looped = (1 - unrepeated) * len(text) - (0.0 if printed is None else (1 - printed) * len(layer))
-        parts[UNREPEATED] = min(1.0, 1 - looped / len(text))
-    if attempt.reason in _CUTS and attempt.source == "model":
-        parts[WHOLE] = _CUT
-    if attempt.confidence is not None:
-        parts[CONFIDENT] = attempt.confidence
-    return parts
-
-
 def _unrepeated(text: str, chunks: Sequence[Chunk]) -> float | None:
     """Return the share of the text outside of loops (immediate repetitions of the same text)."""
     letters = "".join(chunk.letters for chunk in chunks)
@@ -142,7 +120,18 @@ def score(page: Page, attempt: Attempt, verify: "Verify" = "layer") -> tuple[Qua
     chunks = [chunk for entry in texts for chunk in entry.chunks]
     layer = is_true(evidence, attempt)
     printed = "\n".join(text for text, _ in evidence.lines) if layer else ""
-    parts = answer_parts(attempt, "\n".join(entry.text for entry in texts), chunks, printed)
+    answer = "\n".join(entry.text for entry in texts)
+    parts = {READABLE: 1 - _unreadable(answer)}
+    # Only models loop: repetitions that the embedded engine reads are on the page.
+    if attempt.source == "model" and (unrepeated := _unrepeated(answer, chunks)) is not None:
+        # The layer's own repetitions are not defects of the answer.
+        by_layer = _unrepeated(printed, chunks_of(printed)) if unrepeated < 1 else None
+        looped = (1 - unrepeated) * len(answer) - (0.0 if by_layer is None else (1 - by_layer) * len(printed))
+        parts[UNREPEATED] = min(1.0, 1 - looped / len(answer))
+    if attempt.reason in _CUTS and attempt.source == "model":
+        parts[WHOLE] = _CUT
+    if attempt.confidence is not None:
+        parts[CONFIDENT] = attempt.confidence
     parts |= table_parts(texts)
     lines = list(evidence.lines) if layer else []
     if verify == "ocr" and not layer and evidence.ocr:

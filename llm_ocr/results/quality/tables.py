@@ -57,7 +57,7 @@ def table_parts(texts: Sequence[BlockText]) -> dict[str, float]:
 
 def _defect(text: str, area: float) -> float:
     """Return the defective share of a table; `area` is its share of the page."""
-    rows = _rows(text)
+    rows = [row for _, row in _placed_rows(text)]
     cells = [cell for row in rows for cell in row]
     words = sum(len(cell.text.split()) for cell in cells)
     if not words or len(cells) > _MOST:
@@ -66,10 +66,6 @@ def _defect(text: str, area: float) -> float:
     weight = _WEIGHT if _COVERING <= area < 1 else 1.0
     grid = min(_GRID, weight * (max(0.0, empty - _EMPTY) / (1 - _EMPTY) + _ragged(rows)))
     return min(1.0, weight * _prose(rows) / words + grid)
-
-
-def _rows(text: str) -> list[list[_Cell]]:
-    return [row for _, row in _placed_rows(text)]
 
 
 def _placed_rows(text: str) -> list[tuple[tuple[int, int], list[_Cell]]]:

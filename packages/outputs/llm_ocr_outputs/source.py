@@ -21,13 +21,12 @@ from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import DocumentPart, PageRecord, Reason, Status
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import generations
-from llm_ocr.workspace.items import Item, copied_notes, is_damaged, items, note_of_views
+from llm_ocr.workspace.items import Item, is_damaged, items, note_of_views
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, VIEW_NOTES, assembled_key, key_settings
-from llm_ocr.workspace.publish import find_marker, iter_markers
+from llm_ocr.workspace.publish import CompactedMarkers, find_marker, iter_markers
 from llm_ocr.workspace.published import (
     choose,
     chosen_rows,
-    dataset_row,
     finished_pages,
     published_figures,
     published_pages,
@@ -165,8 +164,7 @@ class AssembledRows:
             rows = (record for unit in units for record in pages(unit, images))
         figures = published_figures(self._workspace, map(self._described, units))
         wanted = Images.FIGURES if images is Images.FIGURES else Images.NONE
-        for page in finished_pages(rows, figures, images=wanted):  # never ALL: no boxes are needed
-            yield dataset_row(page, figures)
+        yield from finished_pages(rows, figures, images=wanted)  # never ALL: no boxes are needed
 
     def documents(self, item: Item) -> Iterator[Document]:
         """Yield the item's documents in the order of the plan, without image bytes; their texts are in memory."""
@@ -250,7 +248,8 @@ def assembled(workspace: Workspace, source_folder: str = "") -> Assembled:
     notes: Mapping[str, dict[str, Any]] = {}
     made: Mapping[tuple[str, str], tuple[str, int]] = {}
     if newest := assembled_key(workspace):
-        notes = copied_notes(workspace, newest, {info.key: info.version for info in workspace.store.list(VIEW_NOTES)})
+        versions = {info.key: info.version for info in workspace.store.list(VIEW_NOTES)}
+        notes = CompactedMarkers(workspace.store, ASSEMBLE, newest).among(versions)
         markers = iter_markers(workspace, ASSEMBLE, newest)
         made = {(newest, marker.unit): (marker.sha256, marker.counts.expected) for marker in markers}
     find = partial(_find, workspace, files, notes, made, source_folder)

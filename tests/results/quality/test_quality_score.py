@@ -47,6 +47,27 @@ def score(page: Page, attempt: Attempt) -> Quality:
     return scored(page, attempt)[0]
 
 
+def judged(page: Page, attempt: Attempt) -> tuple[Attempt, Quality, Ledger | None]:
+    """What becomes of a model's transcription without settings of the user."""
+    return rated(page, attempt, FITTED, transcribed=True)
+
+
+def saying(read: Attempt, *texts: str) -> Attempt:
+    """An answer with these texts, without places."""
+    return replace(read, blocks=tuple(Block(BlockKind.TEXT, WHOLE_PAGE, text) for text in texts))
+
+
+def lined(read: Attempt, lines: Sequence[tuple[str, Box]]) -> Attempt:
+    """An answer with a text at the place of each line."""
+    return replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in lines))
+
+
+def inked(page: Page, black: np.ndarray) -> Page:
+    """The page with nothing but this ink."""
+    ink = InkMap(black.shape[1], black.shape[0], zlib.compress(np.packbits(black, axis=1).tobytes()))
+    return replace(page, evidence=Evidence(ink))
+
+
 def layered(page: Page, lines: Sequence[tuple[str, Box]], pictured: float = 0.0) -> Page:
     """The page with a text layer, whose image lacks a part of it, so that only the layer is compared."""
     assert page.evidence is not None
@@ -99,7 +120,7 @@ def test_a_good_answer_has_nothing_wrong(paper, read):
         quality = score(page, attempt)
         assert quality.score > 0.9
         assert what_is_wrong(quality.parts) == ""
-        assert rated(page, attempt, FITTED, transcribed=True)[0].status is Status.OK
+        assert judged(page, attempt)[0].status is Status.OK
     assert {"read", "supported", "order", "readable", "unrepeated"} <= set(score(paper, read).parts)
 
 
@@ -155,8 +176,7 @@ def test_commands_and_tags_on_the_page_are_text_unless_formulas(paper, read, kin
     place = Box(0.1, 0.4, 0.9, 0.42)
     printed *= 2  # long enough to be judged
     answer = printed if said is None else printed.replace("the ratio of α to β", said)
-    page = layered(paper, [(printed, place)])
-    parts = score(page, replace(read, blocks=(Block(kind, place, answer),))).parts
+    parts = score(layered(paper, [(printed, place)]), replace(read, blocks=(Block(kind, place, answer),))).parts
     assert (parts["read"], parts["supported"]) == (1.0, 1.0)
 
 
@@ -263,9 +283,8 @@ def test_borders_and_bars_across_the_page_are_no_missing_text(paper, read):
     black = np.zeros((800, 600), np.uint8)
     black[100:112, 100:400:3] = 1
     black[760:785, 12:588] = 1
-    ink = InkMap(600, 800, zlib.compress(np.packbits(black, axis=1).tobytes()))
     line = Block(BlockKind.TEXT, Box(0.16, 0.12, 0.68, 0.145), "Results of two winters at the upper river")
-    parts = score(replace(paper, evidence=Evidence(ink)), replace(read, blocks=(line,))).parts
+    parts = score(inked(paper, black), replace(read, blocks=(line,))).parts
     assert parts["read"] == 1.0
 
 
@@ -273,18 +292,16 @@ def test_the_shadow_beside_a_scanned_page_is_no_missing_text(paper, read):
     black = np.zeros((800, 600), np.uint8)
     black[100:112, 100:400:3] = 1
     black[10:790:3, 12:26] = 1  # noise of the gutter's shadow
-    ink = InkMap(600, 800, zlib.compress(np.packbits(black, axis=1).tobytes()))
     line = Block(BlockKind.TEXT, Box(0.16, 0.12, 0.68, 0.145), "Results of two winters at the upper river")
-    _, ledger = scored(replace(paper, evidence=Evidence(ink)), replace(read, source="ocr", blocks=(line,)))
+    _, ledger = scored(inked(paper, black), replace(read, source="ocr", blocks=(line,)))
     assert ledger is not None and ledger.unread_share == 0
 
 
 def test_ink_at_both_edges_of_a_page_is_no_bar(paper, read):
     black = np.zeros((800, 600), np.uint8)
     black[100:110, :60:3] = black[100:110, 540::3] = 1  # as unbroken ink across rows, it would be a bar
-    ink = InkMap(600, 800, zlib.compress(np.packbits(black, axis=1).tobytes()))
     other = Block(BlockKind.TEXT, Box(0.2, 0.5, 0.8, 0.6), "")
-    _, ledger = scored(replace(paper, evidence=Evidence(ink)), replace(read, source="ocr", blocks=(other,)))
+    _, ledger = scored(inked(paper, black), replace(read, source="ocr", blocks=(other,)))
     assert ledger is not None
     left, right = sorted(ledger.unread, key=lambda box: box.x0)
     assert left.x1 <= 0.11
@@ -405,8 +422,7 @@ def test_a_turned_page_scores_like_the_upright_page(paper, read, degrees):
 def test_one_percent_of_meaningless_text_costs_over_a_tenth(paper, read):
     for junk in ("\ufffd", "\ue001"):
         text = f"{'An ordinary line of the text of a page. ' * 10}{junk * 4}"
-        blocks = (Block(BlockKind.TEXT, WHOLE_PAGE, text),)
-        assert score(replace(paper, evidence=None), replace(read, blocks=blocks)).score < 0.9
+        assert score(replace(paper, evidence=None), saying(read, text)).score < 0.9
 
 
 def test_lines_read_from_last_to_first_cost(paper, read):
@@ -420,7 +436,7 @@ def test_lines_read_from_last_to_first_cost(paper, read):
     upside_down = layered(paper, tuple(zip(lines, boxes, strict=True)))
 
     def answered(order):
-        return replace(read, blocks=tuple(Block(BlockKind.TEXT, WHOLE_PAGE, line) for line in order))
+        return saying(read, *order)
 
     assert score(upside_down, answered(lines[::-1])).score < 0.3
     bottom_up = layered(paper, tuple(zip(lines[::-1], boxes, strict=True)))
@@ -517,10 +533,10 @@ def test_a_models_text_is_not_trusted_if_all_ink_is_pale(paper, read):
     assert paper.evidence is not None and paper.evidence.ink is not None
     pale = replace(paper, evidence=Evidence(replace(paper.evidence.ink, pale=True)))
     answer = replace(read, source="model")
-    attempt, _, _ = rated(pale, answer, FITTED, transcribed=True)
+    attempt, _, _ = judged(pale, answer)
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.UNSUPPORTED)
     assert "so pale that it may be the other side of the sheet" in attempt.detail
-    attempt, quality, _ = rated(pale, replace(answer, blocks=()), FITTED, transcribed=True)
+    attempt, quality, _ = judged(pale, replace(answer, blocks=()))
     assert (attempt.status, quality.score) == (Status.OK, 1.0)
     lines = tuple(OcrLine(text, box, 0.99) for text, box in paper.evidence.lines)
     verified = replace(pale, evidence=replace(pale.evidence, ocr=OcrText(lines, frozenset({"LATIN"}))))
@@ -559,7 +575,7 @@ def test_faint_text_that_a_true_layer_has_is_supported(paper, read):
 
 def test_text_of_a_picture_without_measurable_ink_is_ok(paper, read):
     picture = InkMap(500, 700, zlib.compress(bytes(63 * 700)), blank=False)
-    attempt, _, ledger = rated(replace(paper, evidence=Evidence(picture)), read, FITTED, transcribed=True)
+    attempt, _, ledger = judged(replace(paper, evidence=Evidence(picture)), read)
     assert (attempt.status, ledger) == (Status.OK, Ledger(0.0))
 
 
@@ -717,7 +733,7 @@ def half(read: Attempt) -> Attempt:
 @pytest.mark.parametrize("seen", ["layer", "ink"])
 def test_answer_that_lacks_most_of_the_page_is_degraded(paper, read, seen):
     page = paper if seen == "layer" else no_layer(paper)
-    attempt, _, ledger = rated(page, half(read), FITTED, transcribed=True)
+    attempt, _, ledger = judged(page, half(read))
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.UNREAD)
     assert "text on the page that was not read" in attempt.detail
     assert ledger is not None
@@ -738,8 +754,8 @@ def test_an_answer_for_another_page_is_degraded_by_a_short_layer(paper, read):
     assert paper.evidence is not None
     page = layered(paper, paper.evidence.lines[:5])
     other = "Quarterly accounts of the harbor board show seven vessels with cargoes of timber, wool, and salted fish. "
-    swapped = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, other),))
-    attempt, _, _ = rated(page, swapped, FITTED, transcribed=True)
+    swapped = saying(read, other)
+    attempt, _, _ = judged(page, swapped)
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.UNSUPPORTED)
     assert rated(page, swapped, FITTED)[0].status is Status.OK  # a prompt of the user
 
@@ -761,7 +777,7 @@ def test_a_changed_number_is_degraded_and_named(paper, read):
     block = read.blocks[number]
     changed = f"{block.text[: place.start()]}{'7' * len(place[0])}1{block.text[place.end() :]}"
     blocks = (*read.blocks[:number], replace(block, text=changed), *read.blocks[number + 1 :])
-    attempt, _, ledger = rated(paper, replace(read, blocks=blocks), FITTED, transcribed=True)
+    attempt, _, ledger = judged(paper, replace(read, blocks=blocks))
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.UNSUPPORTED)
     assert f"1 number that the text layer lacks, the first is {'7' * len(place[0])}1" in attempt.detail
     assert ledger is not None
@@ -803,7 +819,7 @@ def test_one_passage_too_much_or_too_few_is_degraded(paper, read, fault, reason,
             changed = words[:at] + words[-3::-4][:9] + words[at:]
     block = replace(read.blocks[long], text=" ".join(changed))
     bad = replace(read, blocks=(*read.blocks[:long], block, *read.blocks[long + 1 :]))
-    attempt, _, ledger = rated(paper, bad if place == "boxes" else no_places(bad), FITTED, transcribed=True)
+    attempt, _, ledger = judged(paper, bad if place == "boxes" else no_places(bad))
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, reason)
     if reason is Reason.UNREAD:
         assert all(box.covered_by(read.blocks[long].box.grown(0.01)) > 0.5 for box in ledger.unread)
@@ -817,20 +833,19 @@ def test_a_number_is_compared_at_its_place(paper, read):
         ("In 1995 the harbor board counted eleven vessels with salted fish.", Box(0.1, 0.45, 0.9, 0.47)),
     ]
     page = layered(paper, lines)
-    right = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in lines))
-    assert rated(page, right, FITTED, transcribed=True)[0].status is Status.OK
+    right = lined(read, lines)
+    assert judged(page, right)[0].status is Status.OK
     swapped = (replace(right.blocks[0], text=lines[0][0].replace("1994", "1995")), right.blocks[1])
-    attempt, _, _ = rated(page, replace(right, blocks=swapped), FITTED, transcribed=True)
+    attempt, _, _ = judged(page, replace(right, blocks=swapped))
     assert "the first is 1995" in attempt.detail
 
 
 def test_number_before_its_exponent_is_on_the_page(paper, read):
     line = 'All errors of the harbor board shall be below 10−7, and so the tolerance is "1.0e-7" in the file.'
     place = Box(0.1, 0.4, 0.9, 0.42)
-    page = layered(paper, [(line, place)])
     for number, found in (("10", []), ("18", ["18"])):
         text = line.replace("10−7", f"{number}<sup>−7</sup>")
-        _, ledger = scored(page, replace(read, blocks=(Block(BlockKind.TEXT, place, text),)))
+        _, ledger = scored(layered(paper, [(line, place)]), replace(read, blocks=(Block(BlockKind.TEXT, place, text),)))
         assert [text[span.start : span.end] for span in ledger.unsupported] == found
 
 
@@ -857,15 +872,14 @@ def test_a_number_keeps_its_decimal_mark_and_sign(paper, read, printed, written,
     lines += [(f"From tolls and moorings {printed} tons", Box(0.1, 0.43, 0.9, 0.45))]
     table = f"<table><tr><td>From tolls and moorings</td><td>{written}</td><td>tons</td></tr></table>"
     blocks = Block(BlockKind.TEXT, lines[0][1], lines[0][0]), Block(BlockKind.TABLE, lines[1][1], table)
-    attempt, _, _ = rated(layered(paper, lines), replace(read, blocks=blocks), FITTED, transcribed=True)
+    attempt, _, _ = judged(layered(paper, lines), replace(read, blocks=blocks))
     assert attempt.reason is (None if is_same else Reason.UNSUPPORTED)
 
 
 def test_wrong_numbers_beside_each_other_count_as_two(paper, read):
     printed = "In the list of the harbor board, the vessels have the numbers 411 527 and no names."
     page = layered(paper, [(printed, Box(0.1, 0.4, 0.9, 0.42))])
-    blocks = (Block(BlockKind.TEXT, WHOLE_PAGE, printed.replace("411 527", "438 569")),)
-    attempt, _, _ = rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)
+    attempt, _, _ = judged(page, saying(read, printed.replace("411 527", "438 569")))
     assert "2 numbers that the text layer lacks, the first is 438" in attempt.detail
 
 
@@ -880,10 +894,8 @@ def _stored(rows: Sequence[str], notice: str = _NOTICE) -> list[tuple[str, Box]]
 
 @pytest.mark.parametrize("row", [1, 2, 3])
 def test_a_lost_row_counts_although_it_is_short(paper, read, row):
-    page = layered(paper, _stored(_ROWS))
     lines = [(text, box) for text, box in _stored(_ROWS) if text != _ROWS[row]]
-    answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in lines))
-    attempt, _, ledger = rated(page, answer, FITTED, transcribed=True)
+    attempt, _, ledger = judged(layered(paper, _stored(_ROWS)), lined(read, lines))
     assert attempt.reason is Reason.UNREAD
     assert ledger is not None and ledger.unread == (_stored(_ROWS)[row + 1][1],)
 
@@ -899,8 +911,7 @@ def test_a_lost_row_counts_although_it_is_short(paper, read, row):
 )
 def test_a_word_in_place_of_another_counts(paper, read, notice, status):
     lines = _stored(_ROWS, notice)
-    answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in lines))
-    attempt, _, ledger = rated(layered(paper, _stored(_ROWS)), answer, FITTED, transcribed=True)
+    attempt, _, ledger = judged(layered(paper, _stored(_ROWS)), lined(read, lines))
     assert attempt.status is status
     if status is Status.DEGRADED:
         [span] = ledger.unsupported
@@ -913,10 +924,8 @@ def test_a_word_in_place_of_another_counts(paper, read, notice, status):
 )
 def test_another_unit_or_digit_counts(paper, read, printed, written, place):
     text = "The surgeon of the harbor gave a dose of 5 mg of it to the pilot of each vessel."
-    page = layered(paper, [(text, Box(0.1, 0.4, 0.9, 0.42))])
     changed = text.replace(printed, written)
-    answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, changed),))
-    attempt, _, ledger = rated(page, answer, FITTED, transcribed=True)
+    attempt, _, ledger = judged(layered(paper, [(text, Box(0.1, 0.4, 0.9, 0.42))]), saying(read, changed))
     assert [changed[span.start : span.end] for span in ledger.unsupported] == ([place] if place else [])
     assert attempt.reason is (Reason.UNSUPPORTED if place else None)
 
@@ -934,8 +943,7 @@ def test_a_word_that_is_added_or_lost_counts(paper, read, printed, written, reas
     lines = _stored(_ROWS, _NOTICE.replace("met at the custom house", printed))
     texts = [_NOTICE.replace("met at the custom house", written), *_ROWS, "End."]
     blocks = [Block(BlockKind.TEXT, box, text) for (_, box), text in zip(lines, texts, strict=True)]
-    answer = replace(read, blocks=tuple(blocks))
-    assert rated(layered(paper, lines), answer, FITTED, transcribed=True)[0].reason is reason
+    assert judged(layered(paper, lines), replace(read, blocks=tuple(blocks)))[0].reason is reason
 
 
 @pytest.mark.parametrize(
@@ -945,24 +953,21 @@ def test_a_word_that_is_added_or_lost_counts(paper, read, printed, written, reas
 def test_a_lost_title_in_large_letters_is_no_running_head(paper, read, high, wide, reason):
     title = ("Harbor dues", Box(0.1, 0.02, 0.1 + wide, 0.02 + high))
     body = stacked(_HARBOR)
-    answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in body))
-    attempt, _, ledger = rated(layered(paper, [title, *body]), answer, FITTED, transcribed=True)
+    attempt, _, ledger = judged(layered(paper, [title, *body]), lined(read, body))
     assert attempt.reason is reason and list(ledger.unread) == ([title[1]] if reason else [])
 
 
 def test_text_in_a_comment_is_not_read(paper, read):
     lines = stacked(_HARBOR)
     text = " ".join(_HARBOR[:3]), f"<!-- {' '.join(_HARBOR[3:])} -->"
-    blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, one) for one in text)
-    ledger = rated(layered(paper, lines), replace(read, blocks=blocks), FITTED, transcribed=True)[2]
+    ledger = judged(layered(paper, lines), saying(read, *text))[2]
     assert [round(box.y0, 2) for box in ledger.unread] == [round(box.y0, 2) for _, box in lines[3:]]
 
 
 def test_a_lost_heading_of_two_short_lines_counts(paper, read):
     lines = stacked([*_HARBOR[:3], "Old dues", "and fees", *_HARBOR[3:]])
-    page = layered(paper, lines)
     blocks = tuple(Block(BlockKind.TEXT, box, text) for text, box in lines if len(text) > 8)
-    attempt, _, ledger = rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)
+    attempt, _, ledger = judged(layered(paper, lines), replace(read, blocks=blocks))
     assert attempt.reason is Reason.UNREAD and [round(box.y0, 2) for box in ledger.unread] == [0.26, 0.28]
 
 
@@ -973,8 +978,7 @@ def test_only_a_line_apart_from_the_text_is_a_running_head(paper, read, gap, sta
         (f"The {name} of the board counted vessels with timber, wool, and salted fish.", Box(0.1, top, 0.9, top + 0.02))
         for name, top in (("chairman", 0.1 + gap), ("secretary", 0.125 + gap), ("treasurer", 0.15 + gap))
     ]
-    answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, box, text) for text, box in body))
-    assert rated(layered(paper, [head, *body]), answer, FITTED, transcribed=True)[0].status is status
+    assert judged(layered(paper, [head, *body]), lined(read, body))[0].status is status
 
 
 @pytest.mark.parametrize(
@@ -985,8 +989,7 @@ def test_a_name_is_marked_where_ocr_is_sure_of_another(paper, read, name, sure, 
     words = tuple(sure if word == "Tolland" else 1.0 for word in printed.split())
     lines = (OcrLine(printed, Box(0.1, 0.2, 0.9, 0.22), 0.99, words),)
     evidence = replace(layered(paper, []).evidence, ocr=OcrText(lines, frozenset({"LATIN"})))
-    answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, printed.replace("Tolland", name)),))
-    _, ledger = scored(replace(paper, evidence=evidence), answer, "ocr")
+    _, ledger = scored(replace(paper, evidence=evidence), saying(read, printed.replace("Tolland", name)), "ocr")
     assert (ledger.verified_by, len(ledger.unsupported), ledger.unsupported_share) == ("ocr", places, 0)
 
 
@@ -1004,9 +1007,9 @@ def test_words_of_the_page_cannot_hide_an_invented_sentence(paper, read, seed):
     page = layered(paper, [(text, Box(0.1, 0.2 + row / 100, 0.9, 0.209 + row / 100)) for row, text in enumerate(lines)])
     places = rng.sample(range(60), 60)  # the layer has another order
     right = [Block(BlockKind.TEXT, WHOLE_PAGE, lines[place]) for place in places]
-    assert rated(page, replace(read, blocks=tuple(right)), FITTED, transcribed=True)[1].parts["supported"] == 1
+    assert judged(page, replace(read, blocks=tuple(right)))[1].parts["supported"] == 1
     right[12] = replace(right[12], text=f"{right[12].text} {' '.join(rng.choices(words, k=11))}")
-    attempt, _, ledger = rated(page, replace(read, blocks=tuple(right)), FITTED, transcribed=True)
+    attempt, _, ledger = judged(page, replace(read, blocks=tuple(right)))
     assert attempt.reason is Reason.UNSUPPORTED and ledger.unsupported
 
 
@@ -1026,8 +1029,7 @@ def test_formulas_are_neither_wrong_nor_missing(paper, read):
     formula = r"$$\sum_{i=1}^{n}\theta_i+\sigma_0+\frac{\lambda+4}{n}\begin{vmatrix}22&-33\\44&55\end{vmatrix}$$"
     page = layered(paper, stacked([prose, *symbols, prose.replace("river", "glacier")]))
     blocks = [prose, formula, r"It holds $\hat{x}_i\hat{x}_j=\hat{k}_{2j}$.", prose.replace("river", "glacier")]
-    answer = replace(read, blocks=tuple(Block(BlockKind.TEXT, WHOLE_PAGE, text) for text in blocks))
-    attempt, _, ledger = rated(page, answer, FITTED, transcribed=True)
+    attempt, _, ledger = judged(page, saying(read, *blocks))
     assert (attempt.status, ledger.unread_share, ledger.unsupported_share) == (Status.OK, 0, 0)
 
 
@@ -1035,8 +1037,7 @@ def test_commands_printed_in_a_manual_are_found_in_formulas(paper, read):
     lines = [f"The {name} of an accent in this manual is typeset in the next line." for name in ("first", "second")]
     code = r"$\dot{\overline{f}}^a_b$ $\widehat{\underline{g}}^a_b$ $\widetilde{\overbrace{h}}_b$"
     page = layered(paper, stacked([lines[0], code, lines[1]]))
-    blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, text) for text in (lines[0], code, lines[1]))
-    assert rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is Status.OK
+    assert judged(page, saying(read, lines[0], code, lines[1]))[0].status is Status.OK
 
 
 @pytest.mark.parametrize(("dollars", "kind"), [("$", "text"), ("US$ ", "text"), ("$", "formula"), ("", "formula")])
@@ -1046,8 +1047,7 @@ def test_prose_is_verified_wherever_a_formula_may_be(paper, read, dollars, kind)
     more = line.replace("harbor", "harbor and to all of its seven physicians and sailors")
     less = line.replace(f" to the harbor in spring and {dollars}700 to the museum", "")
     for text, reason in ((line, None), (more, Reason.UNSUPPORTED), (less, Reason.UNREAD)):
-        answer = replace(read, blocks=(Block(BlockKind(kind), WHOLE_PAGE, text),))
-        assert rated(page, answer, FITTED, transcribed=True)[0].reason is reason, text
+        assert judged(page, replace(read, blocks=(Block(BlockKind(kind), WHOLE_PAGE, text),)))[0].reason is reason, text
 
 
 def test_beginnings_of_blocks_and_pictures_of_text_are_unread(paper, read):
@@ -1066,7 +1066,7 @@ def test_beginnings_of_blocks_and_pictures_of_text_are_unread(paper, read):
         (Block(BlockKind.FIGURE, place, label="Picture"), Reason.UNREAD),
         (Block(BlockKind.FIGURE, place, label="Picture", described=" ".join(lines)), None),
     ):
-        assert rated(page, replace(read, blocks=(block,)), FITTED, transcribed=True)[0].reason is reason
+        assert judged(page, replace(read, blocks=(block,)))[0].reason is reason
 
 
 @pytest.mark.parametrize("first", [0x4E00, 0xAC00, 0x0B85], ids=["Chinese", "Korean", "Tamil"])
@@ -1086,7 +1086,7 @@ def test_wide_letters_have_the_room_of_two(paper, read, first):
     for kept, reason in ((lines, None), (lines[::2], Reason.UNREAD)):
         for place in (Box(0.08, 0.12, 0.92, 0.66), WHOLE_PAGE):
             answer = replace(read, blocks=(Block(BlockKind.TEXT, place, "".join(kept)),))
-            assert rated(page, answer, FITTED, transcribed=True)[0].reason is reason, (len(kept), place)
+            assert judged(page, answer)[0].reason is reason, (len(kept), place)
 
 
 def test_other_modes_are_judged_by_words_and_not_by_ink(paper, read):
@@ -1105,8 +1105,7 @@ def test_lines_in_the_margin_demand_no_letters(paper, read):
     for number in range(12):
         draw.text((40 + 75 * number, 1385), "seal", fill=0, font=ImageFont.load_default(22))
     page = replace(paper, evidence=Evidence(ink_of(image)))
-    answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, "The mark is red."),))
-    assert rated(page, answer, FITTED, transcribed=True)[0].status is Status.OK
+    assert judged(page, saying(read, "The mark is red."))[0].status is Status.OK
 
 
 _HARBOR = (
@@ -1157,32 +1156,30 @@ def test_text_in_the_wrong_order_is_degraded_at_its_place(paper, read, verify, o
         assert (attempt.status, quality.parts["placed"], ledger.unsupported) == (Status.OK, 1, ())
 
 
-def test_exchanged_headings_are_out_of_order(paper, read):
-    parts = (_HARBOR[:3], ("Schooners of 1871",), _HARBOR[3:6], ("The smaller boats",), _HARBOR[6:])
+@pytest.mark.parametrize(
+    ("parts", "exchanged"),
+    [
+        ((_HARBOR[:3], ("Schooners of 1871",), _HARBOR[3:6], ("The smaller boats",), _HARBOR[6:]), (0, 3, 2, 1, 4)),
+        (((*_HARBOR[:2], "museum of it."), _HARBOR[3:6], _HARBOR[6:]), (1, 0, 2)),
+    ],
+    ids=["headings", "paragraphs with a short last line"],
+)
+def test_exchanged_headings_and_paragraphs_are_out_of_order(paper, read, parts, exchanged):
     page = layered(paper, stacked([line for part in parts for line in part]))
-    for order, status in (((0, 1, 2, 3, 4), Status.OK), ((0, 3, 2, 1, 4), Status.DEGRADED)):
-        blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, " ".join(parts[at])) for at in order)
-        assert rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is status
-
-
-def test_paragraphs_with_a_short_last_line_have_an_order(paper, read):
-    parts = ((*_HARBOR[:2], "museum of it."), _HARBOR[3:6], _HARBOR[6:])
-    page = layered(paper, stacked([line for part in parts for line in part]))
-    for order, status in (((0, 1, 2), Status.OK), ((1, 0, 2), Status.DEGRADED)):
-        blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, " ".join(parts[at])) for at in order)
-        assert rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is status
+    texts = [" ".join(part) for part in parts]
+    assert judged(page, saying(read, *texts))[0].status is Status.OK
+    assert judged(page, saying(read, *(texts[at] for at in exchanged)))[0].status is Status.DEGRADED
 
 
 def test_captions_and_repeated_lines_may_be_anywhere(paper, read):
     caption = ("Vessels of the harbor in the year of the great storm, by their size", Box(0.1, 0.17, 0.9, 0.18))
     text = stacked(_HARBOR)
     moved = [*text[:3], *text[6:], caption]  # a model puts floats last
-    page = layered(paper, [caption, *text[:3], *text[6:]])
     blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, line) for line, _ in moved)
-    assert rated(page, replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is Status.OK
+    assert judged(layered(paper, [caption, *text[:3], *text[6:]]), replace(read, blocks=blocks))[0].status is Status.OK
     twice = stacked([*_HARBOR[6:], *_HARBOR[6:], *_HARBOR[:3]])
     blocks = tuple(Block(BlockKind.TEXT, WHOLE_PAGE, text) for text, _ in twice)
-    assert rated(layered(paper, twice), replace(read, blocks=blocks), FITTED, transcribed=True)[0].status is Status.OK
+    assert judged(layered(paper, twice), replace(read, blocks=blocks))[0].status is Status.OK
 
 
 @pytest.mark.parametrize("verify", ["layer", "ocr"])
@@ -1201,7 +1198,7 @@ def test_words_that_are_left_over_cannot_hide_a_lost_line(paper, read, verify, l
         found = tuple(OcrLine(text, box, 0.99, (1.0,) * 7) for text, box in stacked(printed))
         page = replace(page, evidence=replace(page.evidence, lines=(), ocr=OcrText(found, frozenset({"LATIN"}))))
     text = " ".join(" ".join(line) for row, line in enumerate(lines) if row != lost)
-    answer = replace(read, blocks=(Block(BlockKind.TEXT, WHOLE_PAGE, text),))
+    answer = saying(read, text)
     ledger = scored(page, answer, verify)[1]
     assert [round(box.y0, 2) for box in ledger.unread] == ([] if lost is None else [0.2 + 0.02 * lost])
 
@@ -1227,7 +1224,7 @@ def test_cells_in_wrong_places_are_degraded_at_their_rows(paper, read, rows, wro
         head, *body = (f"| {' | '.join(row)} |" for row in rows)
         text = "\n".join([head, "| --- | --- | --- |", *body])
     blocks = (Block(BlockKind.TABLE, WHOLE_PAGE, f"<table>{text}</table>" if as_html else text),)
-    attempt, quality, ledger = rated(layered(paper, lines), replace(read, blocks=blocks), FITTED, transcribed=True)
+    attempt, quality, ledger = judged(layered(paper, lines), replace(read, blocks=blocks))
     marked = "\n".join(blocks[span.block].text[span.start : span.end] for span in ledger.unsupported)
     assert [number for number, row in enumerate(rows) if "".join(row) and row[0] and row[0] in marked] == wrong
     assert attempt.reason is (Reason.LOW_QUALITY if wrong else None) and (quality.parts["placed"] < 1) is bool(wrong)
