@@ -223,18 +223,16 @@ class FakeRun(LoopbackFake):
     command starts. `requests` are the received ones: method, path, query, body.
     """
 
-    def __init__(
-        self, *, port: int = 0, environment: Mapping[str, str] | None = None, hurry: float = 1.0, grace: float = 10.0
-    ) -> None:
+    def __init__(self, *, environment: Mapping[str, str] | None = None, grace: float = 10.0) -> None:
         self.account = Account()
         self.environment = dict(environment or {})
-        self.hurry, self.grace = hurry, grace
+        self.hurry, self.grace = 1.0, grace
         self.start_failures = 0
         self.requests: list[tuple[str, str, Mapping[str, str], Json]] = []
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
         self.api = Api(self.account, self._begin)
-        self._server = Server(port, _Handler, self)
+        self._server = Server(_Handler, self)
 
     @property
     def executions(self) -> list[Execution]:
@@ -293,9 +291,7 @@ class _Handler(Handler):
 
 
 @contextlib.contextmanager
-def running(
-    *, port: int = 0, environment: Mapping[str, str] | None = None, hurry: float = 1.0, grace: float = 10.0
-) -> Iterator[FakeRun]:
+def running(*, environment: Mapping[str, str] | None = None, grace: float = 10.0) -> Iterator[FakeRun]:
     """Run a server in a thread of this process; the server and all containers end with the block."""
-    with served(FakeRun(port=port, environment=environment, hurry=hurry, grace=grace)) as run:
+    with served(FakeRun(environment=environment, grace=grace)) as run:
         yield run

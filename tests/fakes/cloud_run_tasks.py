@@ -144,7 +144,8 @@ class Line:
 class Execution:
     """Execution of a job. `template` is the job's, with the overrides; `values` are the secrets' values.
 
-    `start_failures` tasks end before their command starts. A time limit of N seconds ends after N * `hurry`.
+    A task ends before its command starts if `refuse_start` returns a reason. A time limit of N seconds ends after N *
+    `hurry`.
     """
 
     def __init__(
@@ -154,9 +155,9 @@ class Execution:
         values: Mapping[str, str],
         machine: Mapping[str, str],
         *,
-        hurry: float = 1.0,
-        grace: float = 10.0,
-        refuse_start: Callable[[], str] = lambda: "",
+        hurry: float,
+        grace: float,
+        refuse_start: Callable[[], str],
     ) -> None:
         self.name = name
         self.created = time.time()
@@ -178,10 +179,6 @@ class Execution:
     @property
     def over(self) -> bool:
         return self._over.is_set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Return whether the execution is over, after at most `timeout` seconds."""
-        return self._over.wait(timeout)
 
     def cancel(self) -> None:
         """Send SIGTERM to running tasks; waiting ones do not start."""

@@ -7,7 +7,6 @@ import random
 import re
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,13 +16,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.fakes.crash import When
 from tests.fakes.gcs_objects import (
-    Conditions,
     Objects,
-    Progress,
     Refused,
     Stored,
     Uploads,
     Wanted,
+    expected_by,
     read_multipart,
     resource,
     store,
@@ -40,16 +38,15 @@ class How(StrEnum):
     DROP = "drop"  # the connection is closed without a response
     CUT = "cut"  # the response ends in the middle, then the connection
     SHORT = "short"  # only half of a chunk of a resumable upload is stored, and the response reports this
-    DELAY = "delay"  # the response is late by `seconds`
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Fault with its requests and its frequency.
 
-    `operation` is one of list, stat, read, write, start, chunk, delete, bucket, token; empty
-    for all of them. `match` is a part of the object's name. `rate` is the share of affected requests, from 0 to 1, and
-    `count` their maximum (None: no limit). The first `skip` requests succeed.
+    `operation` is one of list, stat, read, write, start, chunk, delete, token; empty for all of them. `match` is a part
+    of the object's name. `rate` is the share of affected requests, from 0 to 1, and `count` their maximum (None: no
+    limit). The first `skip` requests succeed.
     """
 
     how: How = How.STATUS
@@ -62,7 +59,6 @@ class Fault:
     status: int = 503
     reason: str = "backendError"
     message: str = "We encountered an internal error. Please try again."
-    seconds: float = 0.0
 
 
 class _Counted:
@@ -113,7 +109,7 @@ class Faults:
 # API: JSON API v1 of Google Cloud Storage, as far as its clients use it.
 
 
-_PATH = re.compile(r"/(?:(upload|download)/)?storage/v1/b(?:/([^/]+)(?:/(o)(?:/(.+))?)?)?")
+_PATH = re.compile(r"/(?:(upload|download)/)?storage/v1/b/([^/]+)/o(?:/(.+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +141,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> "Answer":
-        kind = {"Content-Type": "application/json; charset=UTF-8"}
-        return Answer(status, json.dumps(value).encode(), {**kind, **(headers or {})})
+    def json(value: Any, status: int = 200) -> "Answer":
+        return Answer(status, json.dumps(value).encode(), {"Content-Type": "application/json; charset=UTF-8"})
 
 
 def error(status: int, reason: str, message: str, *, media: bool = False) -> Answer:
@@ -179,28 +174,17 @@ class Api:
         match = _PATH.fullmatch(request.path)
         if match is None:
             raise Refused(404, "notFound", f"No route {request.method} {request.path}")
-        kind, bucket, objects, name = match[1], unquote(match[2] or ""), match[3], match[4]
+        kind, bucket, name = match[1], unquote(match[2]), unquote(match[3] or "")
         if kind == "upload":
             return self._upload(request, bucket)
-        if not objects:
-            return Route("bucket", bucket, lambda _: self._buckets(request, bucket))
         if not name:
             return Route("list", request.query.get("prefix", ""), lambda _: self._list(request, bucket))
-        return self._object(request, bucket, name)
-
-    def _buckets(self, request: Request, bucket: str) -> Answer:
-        if request.method == "POST" and not bucket:
-            bucket = request.json().get("name", "")
-            self._objects.make_bucket(bucket)
-        elif request.method == "DELETE":
-            self._objects.delete_bucket(bucket)
-            return Answer(204)
-        elif not bucket:
-            return Answer.json(
-                {"kind": "storage#buckets", "items": [_bucket(name) for name in self._objects.buckets()]}
-            )
-        self._objects.has_bucket(bucket)
-        return Answer.json(_bucket(bucket))
+        if request.method == "GET":
+            media = request.query.get("alt") == "media"
+            return Route("read" if media else "stat", name, lambda _: self._get(request, bucket, name, media))
+        if request.method == "DELETE":
+            return Route("delete", name, lambda _: self._delete(request, bucket, name))
+        raise Refused(405, "methodNotAllowed", f"{request.method} is not for objects")
 
     def _list(self, request: Request, bucket: str) -> Answer:
         page = self._objects.list(bucket, request.query)
@@ -211,24 +195,16 @@ class Api:
             found["nextPageToken"] = page.next
         return Answer.json(found)
 
-    def _object(self, request: Request, bucket: str, path: str) -> Route:
-        name = unquote(path)
-        if request.method == "GET":
-            media = request.query.get("alt") == "media"
-            return Route("read" if media else "stat", name, lambda _: self._get(request, bucket, name, media))
-        if request.method == "DELETE":
-            return Route("delete", name, lambda _: self._delete(request, bucket, name))
-        raise Refused(405, "methodNotAllowed", f"{request.method} is not for objects")
-
     def _get(self, request: Request, bucket: str, name: str, media: bool) -> Answer:
-        found = self._objects.find(bucket, name, Conditions.of(request.query), _generation(request))
+        generation = request.query.get("generation")
+        found = self._objects.find(bucket, name, int(generation) if generation else None)
         if not media:
             return _object_json(bucket, name, found)
         headers = {
             "Content-Type": found.content_type,
-            "ETag": f"{found.generation:x}-{found.metageneration:x}",
+            "ETag": f"{found.generation:x}",
             "X-Goog-Generation": str(found.generation),
-            "X-Goog-Metageneration": str(found.metageneration),
+            "X-Goog-Metageneration": "1",
             "X-Goog-Hash": f"crc32c={found.crc32c},md5={found.md5}",
             "X-Goog-Storage-Class": "STANDARD",
             "X-Goog-Stored-Content-Encoding": "identity",
@@ -238,26 +214,21 @@ class Api:
         return _ranged(request.headers.get("range", ""), found.data, headers)
 
     def _delete(self, request: Request, bucket: str, name: str) -> Answer:
-        self._objects.delete(bucket, name, Conditions.of(request.query), _generation(request))
+        self._objects.delete(bucket, name, expected_by(request.query))
         return Answer(204)
 
     def _upload(self, request: Request, bucket: str) -> Route:
         query, kind = request.query, request.headers.get("content-type", "")
         upload = query.get("upload_id")
-        if upload and request.method == "DELETE":
-            return Route("chunk", self._uploads.name(upload), lambda _: self._cancel(upload))
         if upload:
             return Route("chunk", self._uploads.name(upload), lambda short: self._chunk(request, upload, short))
         how = query.get("uploadType")
         if how == "resumable":
             wanted = Wanted.of(bucket, query, request.json(), request.headers.get("x-upload-content-type", ""))
             return Route("start", wanted.name, lambda _: self._begin(request, wanted))
-        if how == "multipart":
-            description, kind, data = read_multipart(kind, request.body)
-        elif how == "media":
-            description, data = {}, request.body
-        else:
+        if how != "multipart":
             raise Refused(400, "invalid", f"Invalid upload type: {how}")
+        description, kind, data = read_multipart(kind, request.body)
         wanted = Wanted.of(bucket, query, description, kind)
         return Route(
             "write", wanted.name, lambda _: _object_json(bucket, wanted.name, store(self._objects, wanted, data))
@@ -271,29 +242,15 @@ class Api:
 
     def _chunk(self, request: Request, upload: str, short: bool) -> Answer:
         sums = request.headers.get("x-goog-hash", "")
-        progress: Progress = self._uploads.take(
-            upload, request.headers.get("content-range", ""), request.body, sums, short=short
-        )
+        content_range = request.headers.get("content-range", "")
+        progress = self._uploads.take(upload, content_range, request.body, sums, short=short)
         if progress.stored:
             return _object_json(progress.wanted.bucket, progress.wanted.name, progress.stored)
         return Answer(308, b"", {"Range": f"bytes=0-{progress.kept - 1}"} if progress.kept else {})
 
-    def _cancel(self, upload: str) -> Answer:
-        self._uploads.cancel(upload)
-        return error(499, "cancelled", "Client Closed Request")
-
-
-def _bucket(name: str) -> dict[str, str]:
-    return {"kind": "storage#bucket", "id": name, "name": name, "location": "US", "storageClass": "STANDARD"}
-
 
 def _object_json(bucket: str, name: str, stored: Stored) -> Answer:
     return Answer.json(resource(bucket, name, stored))
-
-
-def _generation(request: Request) -> int | None:
-    named = request.query.get("generation")
-    return int(named) if named else None
 
 
 def _ranged(wanted: str, data: bytes, headers: Mapping[str, str]) -> Answer:
@@ -311,9 +268,9 @@ def _ranged(wanted: str, data: bytes, headers: Mapping[str, str]) -> Answer:
 
 
 # Server on loopback that honors preconditions, with faults on demand. It implements the part of the JSON API v1 that
-# the clients use: buckets; objects with generations; uploads by media, multipart, and resumable session; ranges;
-# listings in pages with prefix and offsets. All data is in memory. In tests:
-# `with running("bucket") as gcs: ...`. POST /token is an OAuth endpoint.
+# the clients use: objects with generations; uploads by multipart and resumable session; ranges; listings in pages with
+# prefix and start. All data is in memory. In tests: `with running("bucket") as gcs: ...`. POST /token is an OAuth
+# endpoint.
 
 
 #: Maximum connections that wait to be accepted. With the standard library's 5, 24 concurrent clients are refused.
@@ -326,14 +283,14 @@ class FakeGcs(LoopbackFake):
     With `token`, requests without `Authorization: Bearer <token>` are refused with 401.
     """
 
-    def __init__(self, *, port: int = 0, one_write_a_second: bool = False, token: str = "") -> None:
-        self.objects = Objects(one_write_a_second=one_write_a_second)
+    def __init__(self, *, token: str = "") -> None:
+        self.objects = Objects()
         self.faults = Faults()
         self.token = token
         self._api = Api(self.objects)
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self._server: _Server = _Server(port, _Handler, self)
+        self._server: _Server = _Server(_Handler, self)
 
     @property
     def requests(self) -> dict[str, int]:
@@ -358,8 +315,6 @@ class FakeGcs(LoopbackFake):
     def _with_fault(self, request: Request, route: Route, fault: Fault | None) -> tuple[Answer | None, bool]:
         if fault is None:
             return self._act(request, route, False), False
-        if fault.how is How.DELAY:
-            time.sleep(fault.seconds)
         instead = {How.STATUS: _faulty(fault, route, request), How.DROP: None}
         if fault.how in instead and fault.when is When.BEFORE:
             return instead[fault.how], False
@@ -430,10 +385,10 @@ class _Handler(Handler):
 class _Server(Server["FakeGcs"]):
     request_queue_size = _BACKLOG
 
-    def __init__(self, port: int, handler: type[Handler], fake: FakeGcs) -> None:
+    def __init__(self, handler: type[Handler], fake: FakeGcs) -> None:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        super().__init__(port, handler, fake)
+        super().__init__(handler, fake)
 
     def opened(self, connection: socket.socket) -> None:
         with self._lock:
@@ -452,9 +407,9 @@ class _Server(Server["FakeGcs"]):
 
 
 @contextlib.contextmanager
-def running(*buckets: str, port: int = 0, one_write_a_second: bool = False, token: str = "") -> Iterator[FakeGcs]:
+def running(*buckets: str, token: str = "") -> Iterator[FakeGcs]:
     """Run a server with these buckets in a thread of this process; the server ends with the block."""
-    with served(FakeGcs(port=port, one_write_a_second=one_write_a_second, token=token)) as gcs:
+    with served(FakeGcs(token=token)) as gcs:
         for bucket in buckets:
             gcs.objects.make_bucket(bucket)
         yield gcs

@@ -45,45 +45,15 @@ class Stored:
     generation: int
     crc32c: str
     md5: str
-    content_type: str = "application/octet-stream"
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    metageneration: int = 1
-    created: float = 0.0
-    updated: float = 0.0
+    content_type: str
+    metadata: Mapping[str, str]
+    created: float
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """Preconditions of a request; None for absent ones."""
-
-    generation: int | None = None
-    not_generation: int | None = None
-    metageneration: int | None = None
-    not_metageneration: int | None = None
-
-    @staticmethod
-    def of(query: Mapping[str, str]) -> "Conditions":
-        """Return the conditions in the parameters of a request."""
-        names = ("ifGenerationMatch", "ifGenerationNotMatch", "ifMetagenerationMatch", "ifMetagenerationNotMatch")
-        try:
-            return Conditions(*(int(query[name]) if name in query else None for name in names))
-        except ValueError as error:
-            raise Refused(400, "invalid", f"Invalid precondition: {error}") from error
-
-    def check(self, found: Stored | None) -> None:
-        """Raise `Refused` 412 if a condition does not hold; generation 0 means no object."""
-        generation, metageneration = (found.generation, found.metageneration) if found else (0, 0)
-        holds = (
-            self.generation in (None, generation)
-            and (self.not_generation is None or self.not_generation != generation)
-            and self.metageneration in (None, metageneration)
-            and (self.not_metageneration is None or self.not_metageneration != metageneration)
-        )
-        if not holds:
-            raise Refused(412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")
-
-
-NONE = Conditions()
+def expected_by(query: Mapping[str, str]) -> int | None:
+    """Return the generation that a request expects; 0: no object, None: any."""
+    named = query.get("ifGenerationMatch")
+    return None if named is None else int(named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,54 +77,37 @@ class Objects:
     With `one_write_a_second`, a second write to an object within a second is refused with 429, as Google may do.
     """
 
-    def __init__(self, *, one_write_a_second: bool = False) -> None:
-        self.one_write_a_second = one_write_a_second
+    def __init__(self) -> None:
+        self.one_write_a_second = False
         self._lock = threading.RLock()
         self._buckets: dict[str, _Bucket] = {}
         self._last = 0
 
-    def buckets(self) -> list[str]:
-        """Return the names of the buckets, sorted."""
-        with self._lock:
-            return sorted(self._buckets)
-
     def make_bucket(self, name: str) -> None:
         with self._lock:
-            if name in self._buckets:
-                raise Refused(409, "conflict", "Your previous request to create the named bucket succeeded.")
             self._buckets[name] = _Bucket()
 
-    def delete_bucket(self, name: str) -> None:
-        with self._lock:
-            if self._bucket(name).objects:
-                raise Refused(409, "conflict", "The bucket you tried to delete is not empty.")
-            del self._buckets[name]
-
-    def has_bucket(self, name: str) -> None:
-        """Raise `Refused` 404 for a missing bucket."""
-        with self._lock:
-            self._bucket(name)
-
-    def find(self, bucket: str, name: str, conditions: Conditions = NONE, generation: int | None = None) -> Stored:
-        """Return the object, of the given generation if named. Raises `Refused` 404 or 412."""
+    def find(self, bucket: str, name: str, generation: int | None = None) -> Stored:
+        """Return the object, of the given generation if named. Raises `Refused` 404."""
         with self._lock:
             found = self._bucket(bucket).objects.get(name)
             if found is None or generation not in (None, found.generation):
                 raise Refused(404, "notFound", f"No such object: {bucket}/{name}")
-            conditions.check(found)
             return found
 
-    def expect(self, bucket: str, name: str, conditions: Conditions) -> None:
-        """Raise the error that a write of the object would raise now."""
+    def expect(self, bucket: str, name: str, expected: int | None) -> None:
+        """Raise `Refused` 412 unless the object has the expected generation (0: no object; None: any)."""
         with self._lock:
-            conditions.check(self._bucket(bucket).objects.get(name))
+            found = self._bucket(bucket).objects.get(name)
+            if expected not in (None, found.generation if found else 0):
+                raise Refused(412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")
 
     def write(
         self,
         bucket: str,
         name: str,
         data: bytes,
-        conditions: Conditions = NONE,
+        expected: int | None = None,
         *,
         content_type: str = "application/octet-stream",
         metadata: Mapping[str, str] | None = None,
@@ -164,35 +117,35 @@ class Objects:
         crc32c, md5 = crc32c_of(data), md5_of(data)
         with self._lock:
             into = self._bucket(bucket)
-            conditions.check(into.objects.get(name))
+            self.expect(bucket, name, expected)
             self._limit(into, bucket, name)
             now = time.time()
             self._last = max(self._last + 1, int(now * _MICROSECONDS))
-            stored = Stored(data, self._last, crc32c, md5, content_type, dict(metadata or {}), created=now, updated=now)
+            stored = Stored(data, self._last, crc32c, md5, content_type, dict(metadata or {}), now)
             if name not in into.objects:
                 bisect.insort(into.names, name)
             into.objects[name] = stored
             return stored
 
-    def delete(self, bucket: str, name: str, conditions: Conditions = NONE, generation: int | None = None) -> None:
+    def delete(self, bucket: str, name: str, expected: int | None = None) -> None:
         with self._lock:
-            self.find(bucket, name, conditions, generation)
+            self.find(bucket, name)
+            self.expect(bucket, name, expected)
             from_ = self._bucket(bucket)
             self._limit(from_, bucket, name)
             del from_.objects[name]
             del from_.names[bisect.bisect_left(from_.names, name)]
 
     def list(self, bucket: str, query: Mapping[str, str]) -> Page:
-        """Return a page of a listing by its parameters: prefix, offsets, page token, page size."""
-        prefix = query.get("prefix", "")
-        end, token = query.get("endOffset"), _plain(query.get("pageToken", ""))
+        """Return a page of a listing by its parameters: prefix, start, page token, page size."""
+        prefix, token = query.get("prefix", ""), _plain(query.get("pageToken", ""))
         size = max(1, min(int(query.get("maxResults") or MOST_LISTED), MOST_LISTED))
         with self._lock:
             found = self._bucket(bucket)
             at = bisect.bisect_left(found.names, max(prefix, query.get("startOffset", ""), token))
             items: list[tuple[str, Stored]] = []
             for name in found.names[at:]:
-                if not name.startswith(prefix) or (end is not None and name >= end):
+                if not name.startswith(prefix):
                     break
                 if name <= token:  # the token is the last entry of the previous page
                     continue
@@ -255,21 +208,16 @@ def resource(bucket: str, name: str, stored: Stored) -> dict[str, Any]:
         "name": name,
         "bucket": bucket,
         "generation": str(stored.generation),
-        "metageneration": str(stored.metageneration),
+        "metageneration": "1",
         "contentType": stored.content_type,
         "storageClass": "STANDARD",
         "size": str(len(stored.data)),
         "crc32c": stored.crc32c,
         "md5Hash": stored.md5,
-        "etag": f"{stored.generation:x}-{stored.metageneration:x}",
+        "etag": f"{stored.generation:x}",
         "metadata": dict(stored.metadata),
-        "timeCreated": _time(stored.created),
-        "updated": _time(stored.updated),
+        "timeCreated": datetime.fromtimestamp(stored.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     }
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 # Uploads: multipart bodies and resumable sessions.
@@ -283,15 +231,15 @@ _RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Requested write without its bytes. The checksums are those computed by the client."""
+    """Requested write without its bytes. `expected` is the generation to replace; the client computed the checksums."""
 
     bucket: str
     name: str
-    conditions: Conditions
+    expected: int | None
     content_type: str
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    crc32c: str = ""
-    md5: str = ""
+    metadata: Mapping[str, str]
+    crc32c: str
+    md5: str
 
     @staticmethod
     def of(bucket: str, query: Mapping[str, str], description: Mapping[str, Any], content_type: str) -> "Wanted":
@@ -302,7 +250,7 @@ class Wanted:
         return Wanted(
             bucket,
             name,
-            Conditions.of(query),
+            expected_by(query),
             description.get("contentType") or content_type or "application/octet-stream",
             description.get("metadata") or {},
             description.get("crc32c", ""),
@@ -322,7 +270,7 @@ def store(objects: Objects, wanted: Wanted, data: bytes) -> Stored:
         wanted.bucket,
         wanted.name,
         data,
-        wanted.conditions,
+        wanted.expected,
         content_type=wanted.content_type,
         metadata=wanted.metadata,
     )
@@ -373,7 +321,7 @@ class Uploads:
 
     def begin(self, wanted: Wanted) -> str:
         """Begin a session, and return its id. Raises `Refused` if the preconditions already fail."""
-        self._objects.expect(wanted.bucket, wanted.name, wanted.conditions)
+        self._objects.expect(wanted.bucket, wanted.name, wanted.expected)
         upload = secrets.token_urlsafe(24)
         with self._lock:
             self._sessions[upload] = _Session(wanted)
@@ -383,10 +331,6 @@ class Uploads:
         """Return the object's name of a session; empty for a missing session."""
         with self._lock:
             return self._sessions[upload].wanted.name if upload in self._sessions else ""
-
-    def cancel(self, upload: str) -> None:
-        with self._lock:
-            self._sessions.pop(upload, None)
 
     def take(self, upload: str, content_range: str, body: bytes, sums: str, *, short: bool) -> Progress:
         """Store a chunk (or, for `bytes */…`, only return the state); a complete session becomes the object."""

@@ -62,9 +62,9 @@ class Server(ThreadingHTTPServer, Generic[FakeT]):
     block_on_close = False
     request_queue_size = 64
 
-    def __init__(self, port: int, handler: type[Handler], fake: FakeT) -> None:
+    def __init__(self, handler: type[Handler], fake: FakeT) -> None:
         self.fake = fake
-        super().__init__((HOST, port), handler)
+        super().__init__((HOST, 0), handler)
 
 
 class LoopbackFake:

@@ -116,7 +116,7 @@ class FakeSageMaker:
     `hold`: jobs wait for machines until it is False and `release` is called.
     """
 
-    def __init__(self, *, port: int = 0, image_environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *, image_environment: Mapping[str, str] | None = None) -> None:
         self.jobs: dict[str, FakeJob] = {}
         self.faults: list[Fault] = []
         self.quotas: dict[str, float] = {}
@@ -128,7 +128,7 @@ class FakeSageMaker:
         self._lock = threading.RLock()
         self._moto, handler = _moto()
         serving = import_module("werkzeug.serving")
-        self._server = serving.make_server(_HOST, port, self._application, threaded=True, request_handler=handler)
+        self._server = serving.make_server(_HOST, 0, self._application, threaded=True, request_handler=handler)
 
     @property
     def url(self) -> str:
@@ -292,11 +292,9 @@ def _make_buckets(url: str, names: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def running(
-    *buckets: str, port: int = 0, image_environment: Mapping[str, str] | None = None
-) -> Iterator[FakeSageMaker]:
+def running(*buckets: str, image_environment: Mapping[str, str] | None = None) -> Iterator[FakeSageMaker]:
     """Run a server with these buckets in a thread of this process; the server and its jobs end with the block."""
-    fake = FakeSageMaker(port=port, image_environment=image_environment)
+    fake = FakeSageMaker(image_environment=image_environment)
     thread = threading.Thread(target=fake.serve, name="fake-sagemaker", daemon=True)
     thread.start()
     try:

@@ -48,23 +48,6 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
         await endpoint.close()
 
 
-async def completes_request(address: Address, limit: float) -> bool:
-    """Return whether a one-word request has an answer within `limit` seconds.
-
-    Errors and lost connections count as answers.
-    """
-    endpoint = Endpoint(address, stall=limit)
-    try:
-        await endpoint.complete(CompletionRequest("a word", None, "Hello", {"max_tokens": 1}))
-    except RequestLost as lost:
-        return not lost.stalled
-    except LlmOcrError:
-        pass  # not a hang; the next request shows whether the server is dead
-    finally:
-        await endpoint.close()
-    return True
-
-
 #: Seconds for the first one-word answer of a hung server; then doubled, because other clients may be served first.
 _FIRST_TIMEOUT = 30.0
 #: Seconds until an unreachable address counts as wrong.
@@ -133,8 +116,16 @@ class ExternalServer:
         deadline = time.monotonic() + longest
         while True:
             left = deadline - time.monotonic()
-            if await completes_request(answer[0], min(limit, left)):
+            endpoint = Endpoint(answer[0], stall=min(limit, left))
+            try:
+                await endpoint.complete(CompletionRequest("a word", None, "Hello", {"max_tokens": 1}))
                 return answer
+            except LlmOcrError as error:
+                # Other errors and lost connections are no hang; the next request shows whether the server is dead.
+                if not (isinstance(error, RequestLost) and error.stalled):
+                    return answer
+            finally:
+                await endpoint.close()
             if left <= limit:
                 raise ServerError(
                     f"the server {self.name} lists its models but completed no request within {longest:g} s",

@@ -187,9 +187,6 @@ class Step:
     scale: float = 1.0
 
 
-_NONE: Mapping[str, Any] = {}
-
-
 def request_of(
     profile: Profile,
     step: Step,
@@ -197,7 +194,7 @@ def request_of(
     image: EncodedImage | None,
     prompt: str,
     *,
-    vllm_settings: Mapping[str, Any] = _NONE,
+    vllm_settings: Mapping[str, Any],
     extra_tokens: int = 0,
 ) -> CompletionRequest:
     """Return the request of a step.

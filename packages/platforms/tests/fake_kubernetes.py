@@ -50,7 +50,7 @@ class FakeKubernetes(LoopbackFake):
         self.jobs: dict[tuple[str, str], Job] = {}
         self.requests: list[tuple[str, str, Mapping[str, str], Json]] = []
         self.lock = threading.RLock()
-        self._server = Server(0, _Handler, self)
+        self._server = Server(_Handler, self)
 
     def kubeconfig(self, path: Path, namespace: str = "default") -> Path:
         """Write a kubeconfig with the context `tests`."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from llm_ocr_simulator import reporting
 from llm_ocr_simulator.options import VERSION, Options, read_options
+from llm_ocr_simulator.reporting import OUT_OF_MEMORY, say
 from llm_ocr_simulator.server import Simulator
 
 _PARENT = os.getppid()  # read early: the parent may exit while this process starts
@@ -24,12 +24,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve until stopped; return the exit code."""
     options = read_options(sys.argv[1:] if argv is None else argv, os.environ)
     if options.serve:
-        reporting.starting(options.model, VERSION)
+        say(f"INFO 11-20 12:00:00 [api_server.py:1978] vLLM API server version {VERSION}, model {options.model}")
     if options.oom_above is not None and options.limits.max_num_seqs > options.oom_above:
-        reporting.out_of_memory()
+        say(OUT_OF_MEMORY)
         return 1
     if options.serve:
-        reporting.cache(options.limits.blocks * options.limits.block_size, options.max_model_len)
+        tokens, length = options.limits.blocks * options.limits.block_size, options.max_model_len
+        say(f"INFO 11-20 12:00:01 [kv_cache_utils.py:1087] GPU KV cache size: {tokens:,} tokens")
+        say(
+            f"INFO 11-20 12:00:01 [kv_cache_utils.py:1091] Maximum concurrency for {length:,} tokens per request: "
+            f"{tokens / length:.2f}x"
+        )
     time.sleep(options.startup_seconds + options.faults.silent_start)
     return asyncio.run(_serve(options))
 
@@ -56,10 +61,9 @@ async def _serve(options: Options) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
     if options.serve:
-        reporting.ready()
+        say("INFO:     Application startup complete.")
     else:
-        sys.stdout.write(json.dumps({"url": f"http://{host}:{port}/v1", "pid": os.getpid()}) + "\n")
-        sys.stdout.flush()
+        say(json.dumps({"url": f"http://{host}:{port}/v1", "pid": os.getpid()}))
     await _until_told(options, simulator, site, signalled)
     await runner.cleanup()
     return 0
@@ -85,7 +89,7 @@ async def _stopping(options: Options, simulator: Simulator, site: web.TCPSite, s
     await signalled.wait()
     if not options.serve:
         return
-    reporting.stopping()
+    say("INFO:     Shutting down")
     await site.stop()
     if not options.shutdown_timeout:
         simulator.live.freeze()

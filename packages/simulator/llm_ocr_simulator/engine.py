@@ -3,7 +3,7 @@
 import heapq
 import math
 from collections import deque
-from collections.abc import Sequence as List
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, replace
 from enum import Enum, auto
 
@@ -226,7 +226,6 @@ class RunningSequence:
     prompt: int
     output: int
     images: int
-    arrived: float
     queued: float
     admitted: float | None = None
     first: float | None = None
@@ -314,7 +313,7 @@ class EngineModel:
         if images:
             queued = max(at, self._intake[0]) + self.costs.preprocess * images
             heapq.heapreplace(self._intake, queued)
-        sequence = RunningSequence(self._numbers, prompt, output, images, at, queued)
+        sequence = RunningSequence(self._numbers, prompt, output, images, queued)
         self._numbers += 1
         heapq.heappush(self._arriving, (queued, sequence.number, sequence))
         return sequence
@@ -387,11 +386,6 @@ class EngineModel:
     def core_busy(self) -> float:
         """Return the share of one core that the engine's process used, 0 to 1, in the same time."""
         return self.core_seconds / (self.time - self.began) if self.time > self.began else 0.0
-
-    @property
-    def idle(self) -> bool:
-        """Return whether no sequence is running or waiting."""
-        return not (self._arriving or self._waiting or self._decoding or self._partial or self._step)
 
     # -- one step -------------------------------------------------------------------------------------------------
 
@@ -602,24 +596,12 @@ class EngineModel:
 # Lower bound for any client: all requests arrive at once, in the same order, on a virtual clock.
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Factors of a request's duration: tokens of its prompt and its answer, and its images."""
+def ends(requests: Iterable[tuple[int, int, int]], costs: Costs, limits: Limits) -> list[float]:
+    """Return the end of each request, in seconds from a start at which all are present in this order.
 
-    prompt: int
-    output: int
-    images: int = 1
-
-
-def ends(requests: List[Work], costs: Costs, limits: Limits) -> list[float]:
-    """Return the end of each request, in seconds from a start at which all are present in this order."""
+    A request is the tokens of its prompt and of its answer, and the number of its images.
+    """
     model = EngineModel(costs, limits)
-    sequences = [model.submit(0.0, one.prompt, one.output, one.images) for one in requests]
+    sequences = [model.submit(0.0, *request) for request in requests]
     model.advance(math.inf)
     return [sequence.end or 0.0 for sequence in sequences]
-
-
-def makespan(requests: List[Work], preset: Preset, max_num_seqs: int, *, speed: float = 1.0) -> float:
-    """Return the seconds from the start to the last end on `preset` with `max_num_seqs` slots."""
-    limits = Limits(max_num_seqs, preset.kv_tokens // 16)
-    return max(ends(requests, preset.costs().faster(speed), limits), default=0.0)

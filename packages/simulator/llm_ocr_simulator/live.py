@@ -40,11 +40,6 @@ class LiveEngine:
             return self._frozen_at
         return self._loop.time() - self._origin
 
-    @property
-    def frozen(self) -> bool:
-        """Return whether the engine hangs."""
-        return self._frozen_at is not None
-
     def freeze(self) -> None:
         """Hang the engine until `thaw`."""
         if self._frozen_at is None:

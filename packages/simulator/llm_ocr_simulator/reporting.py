@@ -15,50 +15,24 @@ from llm_ocr_simulator.engine import EngineModel, RunningSequence
 ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 
 
-def starting(model: str, version: str) -> None:
-    """Write the first line."""
-    _say(f"INFO 11-20 12:00:00 [api_server.py:1978] vLLM API server version {version}, model {model}")
+#: What vLLM writes after its worker was killed, and CUDA's out-of-memory error with its traceback.
+ENGINE_DIED = (
+    "ERROR 11-20 12:00:02 [core_client.py:600] Engine core proc EngineCore_0 died unexpectedly, shutting down."
+)
+OUT_OF_MEMORY = (
+    "ERROR 11-20 12:00:02 [core.py:936] EngineCore failed to start.\n"
+    "Traceback (most recent call last):\n"
+    '  File "vllm/v1/engine/core.py", line 927, in run_engine_core\n'
+    "    engine_core = EngineCoreProc(*args, **kwargs)\n"
+    '  File "vllm/v1/worker/gpu_model_runner.py", line 4012, in _dummy_run\n'
+    "    hidden_states = self.model(input_ids, positions)\n"
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 39.49 "
+    "GiB of which 1.21 GiB is free."
+)
 
 
-def cache(tokens: int, max_model_len: int) -> None:
-    """Write the size of the KV cache, as vLLM does after profiling."""
-    _say(f"INFO 11-20 12:00:01 [kv_cache_utils.py:1087] GPU KV cache size: {tokens:,} tokens")
-    _say(
-        f"INFO 11-20 12:00:01 [kv_cache_utils.py:1091] Maximum concurrency for {max_model_len:,} tokens per request: "
-        f"{tokens / max_model_len:.2f}x"
-    )
-
-
-def ready() -> None:
-    """Write that startup is complete and the server listens."""
-    _say("INFO:     Application startup complete.")
-
-
-def stopping() -> None:
-    """Write the line after SIGTERM."""
-    _say("INFO:     Shutting down")
-
-
-def engine_died() -> None:
-    """Write the lines after the worker was killed."""
-    _say("ERROR 11-20 12:00:02 [core_client.py:600] Engine core proc EngineCore_0 died unexpectedly, shutting down.")
-
-
-def out_of_memory() -> None:
-    """Write CUDA's out-of-memory error with its traceback."""
-    _say(
-        "ERROR 11-20 12:00:02 [core.py:936] EngineCore failed to start.\n"
-        "Traceback (most recent call last):\n"
-        '  File "vllm/v1/engine/core.py", line 927, in run_engine_core\n'
-        "    engine_core = EngineCoreProc(*args, **kwargs)\n"
-        '  File "vllm/v1/worker/gpu_model_runner.py", line 4012, in _dummy_run\n'
-        "    hidden_states = self.model(input_ids, positions)\n"
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 39.49 "
-        "GiB of which 1.21 GiB is free."
-    )
-
-
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Write to standard output at once."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -143,7 +117,7 @@ def log_json(entries: list[Entry], model: EngineModel) -> dict[str, Any]:
     """
     worked = [(one.sequence, one) for one in entries if one.sequence and one.produced and one.end is not None]
     worked.sort(key=lambda pair: pair[0].number)
-    work = [engine.Work(own.prompt, one.produced, own.images) for own, one in worked]
+    work = [(own.prompt, one.produced, own.images) for own, one in worked]
     ideal = engine.ends(work, model.costs, model.limits)
     by_entry = {id(one): end for (_, one), end in zip(worked, ideal, strict=True)}
     starts, ends = [one.arrival for _, one in worked], [one.end or 0.0 for _, one in worked]

@@ -422,7 +422,7 @@ class Simulator:
         self._answering += 1
         number = self._answering
         if faults.oom_after is not None and number > faults.oom_after:
-            reporting.out_of_memory()
+            reporting.say(reporting.OUT_OF_MEMORY)
             self._die()
         prompted = bool(faults.die_prompt) and faults.die_prompt in chat.ask.prompt
         if prompted or _reached(number, faults.die_after) or _names(faults.die_image, chat.ask.image):
@@ -434,7 +434,7 @@ class Simulator:
         if not self._faults.engine_death:
             _exit()
         self._engine_dead = True
-        reporting.engine_died()
+        reporting.say(reporting.ENGINE_DIED)
         self.live.fail_all(EngineDead(reporting.ENGINE_DEAD))
         self.live.freeze()
         asyncio.get_running_loop().call_later(_ENGINE_DEATH_SECONDS, _exit)

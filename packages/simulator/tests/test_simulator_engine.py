@@ -19,9 +19,7 @@ from llm_ocr_simulator.engine import (
     EngineModel,
     Limits,
     Place,
-    Work,
     ends,
-    makespan,
 )
 
 COSTS = Costs(step=4.4e-3, context=49.4e-9, token=9.2e-6, image=26.8e-3, preprocess=1 / 14)
@@ -91,7 +89,7 @@ def test_the_jumping_model_agrees_with_a_plain_step_loop(seed):
     ended = model.advance(math.inf)
     assert_same(times(sequences), plain_times(costs, limits, load))
     assert [one.end for one in ended] == sorted(one.end for one in ended)
-    assert (model.free, model.idle, model.running, model.waiting) == (limits.blocks, True, 0, 0)
+    assert (model.free, model.next_event(), model.running, model.waiting) == (limits.blocks, None, 0, 0)
     assert model.generated == sum(output for _, _, output, _ in load)
 
 
@@ -109,9 +107,7 @@ def test_a_running_clock_gives_the_same_times_as_a_jumping_one(seed):
             now = arrival
             ended += model.advance(now)
         sequences.append(model.submit(now, prompt, output, images))
-    while not model.idle:
-        event = model.next_event()
-        assert event is not None
+    while (event := model.next_event()) is not None:
         now = max(now, rng.choice((event, now + rng.uniform(0, 0.02))))
         ended += model.advance(now)
     assert len(ended) == len(load)
@@ -130,7 +126,7 @@ def test_aborted_requests_leave_nothing_behind(seed):
         model.advance(now)
         model.abort(sequence)
     model.advance(math.inf)
-    assert (model.free, model.idle, model.running, model.waiting) == (limits.blocks, True, 0, 0)
+    assert (model.free, model.next_event(), model.running, model.waiting) == (limits.blocks, None, 0, 0)
     assert all(sequence.place is Place.ENDED for sequence in sequences)
     assert all(sequence.end is not None for sequence in sequences if sequence not in doomed)
 
@@ -242,7 +238,7 @@ def test_gauges_count_who_runs_and_who_waits():
 
 def pages(number, seed=0):
     rng = random.Random(seed)
-    return [Work(914, max(2, round(rng.lognormvariate(6.78, 0.5)))) for _ in range(number)]
+    return [(914, max(2, round(rng.lognormvariate(6.78, 0.5))), 1) for _ in range(number)]
 
 
 def test_step_times_follow_from_the_data_sheets():
@@ -255,8 +251,13 @@ def test_step_times_follow_from_the_data_sheets():
     assert all(preset.kv_tokens % 16 == 0 for preset in PRESETS.values())
 
 
+def seconds_of(number, preset, slots, speed=1.0):
+    """How long the preset takes for so many pages."""
+    return max(ends(pages(number), preset.costs().faster(speed), Limits(slots, preset.kv_tokens // 16)))
+
+
 def test_faster_cards_read_faster_and_stay_under_their_ceilings():
-    rates = {preset.name: 400 / makespan(pages(400), preset, 256) for preset in (L4, A100, H100)}
+    rates = {preset.name: 400 / seconds_of(400, preset, 256) for preset in (L4, A100, H100)}
     assert rates["l4"] < rates["a100"] < rates["h100"]
     # Ceilings for large pages; and one API server prepares 14 images a second, whatever the card.
     assert rates["l4"] < 1.5
@@ -264,11 +265,9 @@ def test_faster_cards_read_faster_and_stay_under_their_ceilings():
     assert rates["h100"] < 14
 
 
-def test_more_slots_and_more_speed_shorten_the_makespan():
-    work = pages(200)
-    assert makespan(work, A100, 128) < makespan(work, A100, 32)
-    assert makespan(work, A100, 128, speed=10) == pytest.approx(makespan(work, A100, 128) / 10)
-    assert makespan([], A100, 128) == 0
+def test_more_slots_and_more_speed_shorten_the_run():
+    assert seconds_of(200, A100, 128) < seconds_of(200, A100, 32)
+    assert seconds_of(200, A100, 128, speed=10) == pytest.approx(seconds_of(200, A100, 128) / 10)
 
 
 def test_no_window_of_requests_beats_the_oracle():
@@ -278,8 +277,7 @@ def test_no_window_of_requests_beats_the_oracle():
         model, left, running, now = EngineModel(costs, limits), list(work), set(), 0.0
         while left or running:
             while left and len(running) < window:
-                one = left.pop(0)
-                running.add(model.submit(now, one.prompt, one.output, one.images))
+                running.add(model.submit(now, *left.pop(0)))
             now = max(now, model.next_event() or now)
             running.difference_update(model.advance(now))
         assert now >= best * 0.98 or math.isclose(now, best)

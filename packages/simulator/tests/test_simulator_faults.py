@@ -87,20 +87,17 @@ def test_an_error_comes_in_the_middle_of_a_stream(simulator):
     assert "EngineCore encountered an issue" in got.error
 
 
-def test_one_request_hangs_and_others_do_not(simulator):
-    async def one_and_another():
-        async with aiohttp.ClientSession() as session:
-            hanging = asyncio.create_task(ask(session, simulator.url, body_of(url_of("hang"))))
-            await until(lambda: [one["fault"] for one in simulator.log()["requests"]] == ["hang"])
-            await asyncio.to_thread(simulator.set_faults, {})
-            other = await asyncio.wait_for(ask(session, simulator.url, body_of(url_of("hang"))), 60)
-            over = hanging.done()
-            hanging.cancel()
-            return other.finish, over
-
+async def test_one_request_hangs_and_others_do_not(simulator):
     simulator.reset()
     simulator.set_faults({"hang": 1})
-    assert asyncio.run(one_and_another()) == ("stop", False)
+    async with aiohttp.ClientSession() as session:
+        hanging = asyncio.create_task(ask(session, simulator.url, body_of(url_of("hang"))))
+        await until(lambda: [one["fault"] for one in simulator.log()["requests"]] == ["hang"])
+        await asyncio.to_thread(simulator.set_faults, {})
+        other = await asyncio.wait_for(ask(session, simulator.url, body_of(url_of("hang"))), 60)
+        over = hanging.done()
+        hanging.cancel()
+        assert (other.finish, over) == ("stop", False)
 
 
 def test_a_too_long_prompt_is_one_with_a_large_image(simulator):
@@ -110,33 +107,25 @@ def test_a_too_long_prompt_is_one_with_a_large_image(simulator):
     assert (refused.status, "maximum context length" in refused.error) == (400, True)
 
 
-def test_a_provider_refuses_more_than_so_many_requests_at_a_time(simulator):
+async def test_a_provider_refuses_more_than_so_many_requests_at_a_time(simulator):
     """The engine stands still until all have come, so that none is over before the next one begins."""
-
-    async def at_once():
-        bodies = [body_of(url_of(f"at once {number}")) for number in range(20)]
-        asking = asyncio.create_task(ask_all(simulator.url, bodies))
-        await until(lambda: len(simulator.log()["requests"]) == 20)
-        await asyncio.to_thread(simulator.set_faults, {})
-        return await asking
-
     simulator.reset()
     simulator.set_faults({"max-inflight": 5, "hang-after": 0})
-    answers = asyncio.run(at_once())
+    bodies = [body_of(url_of(f"at once {number}")) for number in range(20)]
+    asking = asyncio.create_task(ask_all(simulator.url, bodies))
+    await until(lambda: len(simulator.log()["requests"]) == 20)
+    await asyncio.to_thread(simulator.set_faults, {})
+    answers = await asking
     assert sorted(got.status for got in answers) == [200] * 5 + [429] * 15
 
 
-def test_hanging_engine_stays_healthy_and_resumes_after_fault(simulator):
-    async def hang():
-        asking = asyncio.create_task(ask_all(simulator.url, [body_of(url_of(f"h{number}")) for number in range(3)]))
-        done, _ = await asyncio.wait([asking], timeout=0.5)
-        health = await asyncio.to_thread(status_of, simulator.root + "/health")
-        await asyncio.to_thread(simulator.set_faults, {})
-        return done, health, await asking
-
+async def test_hanging_engine_stays_healthy_and_resumes_after_fault(simulator):
     simulator.set_faults({"hang-image": image_hash(url_of("h1"))[:12]})
-    done, health, answers = asyncio.run(hang())
-    assert (done, health, [got.finish for got in answers]) == (set(), 200, ["stop"] * 3)
+    asking = asyncio.create_task(ask_all(simulator.url, [body_of(url_of(f"h{number}")) for number in range(3)]))
+    done, _ = await asyncio.wait([asking], timeout=0.5)
+    health = await asyncio.to_thread(status_of, simulator.root + "/health")
+    await asyncio.to_thread(simulator.set_faults, {})
+    assert (done, health, [got.finish for got in await asking]) == (set(), 200, ["stop"] * 3)
 
 
 def test_a_slow_start_is_busy_first():

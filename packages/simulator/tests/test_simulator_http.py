@@ -181,12 +181,9 @@ def test_it_ends_when_a_pipe_closes_or_its_lifetime_is_over():
     assert subprocess.Popen(command(lifetime=0.1), stdout=subprocess.DEVNULL).wait(300) == 0
 
 
-def test_it_starts_for_async_code_too():
-    async def ask_one():
-        async with running(speed=300) as simulator:
-            return await ask_all(simulator.url, [body_of(url_of(1))])
-
-    (got,) = asyncio.run(ask_one())
+async def test_it_starts_for_async_code_too():
+    async with running(speed=300) as simulator:
+        (got,) = await ask_all(simulator.url, [body_of(url_of(1))])
     assert got.finish == "stop"
 
 

@@ -84,35 +84,27 @@ def test_it_takes_vllms_flags_and_prints_vllms_lines(serve):
     assert process.wait(300) == 0
 
 
-def test_sigterm_waits_until_clients_of_open_requests_leave(serve):
+async def test_sigterm_waits_until_clients_of_open_requests_leave(serve):
     process, url = serve(options="--speed 0.1")  # an answer takes most of a minute
     log_until_ready(process)
-
-    async def stopped_in_the_middle():
-        asking = asyncio.create_task(one_answer(url))
-        await under_way(asking, url)
-        process.send_signal(signal.SIGTERM)
-        done, _ = await asyncio.wait([asking], timeout=1.5)
-        alive = process.poll() is None
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
-        return done, alive
-
-    assert asyncio.run(stopped_in_the_middle()) == (set(), True)
+    asking = asyncio.create_task(one_answer(url))
+    await under_way(asking, url)
+    process.send_signal(signal.SIGTERM)
+    done, _ = await asyncio.wait([asking], timeout=1.5)
+    alive = process.poll() is None
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    assert (done, alive) == (set(), True)
     assert process.wait(300) == 0
 
 
-def test_a_shutdown_timeout_lets_requests_end(serve):
+async def test_a_shutdown_timeout_lets_requests_end(serve):
     process, url = serve("--shutdown-timeout", "20", options="--speed 10")
     log_until_ready(process)
-
-    async def stopped_in_the_middle():
-        asking = asyncio.create_task(one_answer(url))
-        await under_way(asking, url)
-        process.send_signal(signal.SIGTERM)
-        return await asking
-
-    assert asyncio.run(stopped_in_the_middle()).finish == "stop"
+    asking = asyncio.create_task(one_answer(url))
+    await under_way(asking, url)
+    process.send_signal(signal.SIGTERM)
+    assert (await asking).finish == "stop"
     assert process.wait(300) == 0
 
 

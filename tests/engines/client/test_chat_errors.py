@@ -240,18 +240,14 @@ def test_an_answer_that_is_not_whole_is_never_accepted(number):
     assert not error.unreachable and not error.stalled and str(error)
 
 
-def test_a_stream_that_is_cut_anywhere_is_whole_or_lost():
+async def test_a_stream_that_is_cut_anywhere_is_whole_or_lost():
     parts = [event("Hello "), event("world"), event("", "stop"), DONE]
     stream = b"".join(parts)
     known = len(b"".join(parts[:3])) - 2  # the event that says why is there; its empty line need not be
     places = [*range(0, len(stream), 3), len(stream)]
-
-    async def run() -> list[Completion | BaseException]:
-        handler = in_turn(*(streaming(stream[:at]) for at in places))
-        async with serving(handler) as url, connected(url) as endpoint:
-            return [(await asyncio.gather(endpoint.complete(REQUEST), return_exceptions=True))[0] for _ in places]
-
-    ends = asyncio.run(run())
+    handler = in_turn(*(streaming(stream[:at]) for at in places))
+    async with serving(handler) as url, connected(url) as endpoint:
+        ends = [(await asyncio.gather(endpoint.complete(REQUEST), return_exceptions=True))[0] for _ in places]
     for at, end in zip(places, ends, strict=True):
         whole = isinstance(end, Completion) and end.text == "Hello world"
         assert (whole and at >= known) or isinstance(end, RequestLost)

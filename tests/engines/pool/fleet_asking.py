@@ -1,13 +1,13 @@
 """What the tests of a fleet share."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from aiohttp import web
 from scripted_server import Scripted, request_for
 
-from llm_ocr.engines import Completion, ServerFacts
+from llm_ocr.engines import Completion, Server, ServerFacts
 from llm_ocr.engines.pool.pool import ServerPool
 from llm_ocr.engines.pool.session import PoolOptions
 
@@ -17,14 +17,6 @@ VLLM = ServerFacts(vllm=True, version="0.32.0", max_model_len=8192, kv_tokens=64
 
 def names(count: int) -> list[str]:
     return [f"page-{number}" for number in range(count)]
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(100):
-            await test
-
-    asyncio.run(bounded())
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -72,15 +64,13 @@ def failing(times: int, make: Callable[[], web.Response]) -> Callable[[str], web
     return behave
 
 
-def with_fleet(
-    servers: list[Scripted], options: PoolOptions, test: Callable[[ServerPool, list[str]], Awaitable[None]]
-) -> None:
-    async def whole() -> None:
-        said: list[str] = []
-        fleet = ServerPool("model", servers, options, said.append)
-        try:
-            await test(fleet, said)
-        finally:
-            await fleet.close()
-
-    run(whole())
+@asynccontextmanager
+async def fleet_of(
+    servers: Sequence[Server], options: PoolOptions, said: list[str] | None = None
+) -> AsyncIterator[ServerPool]:
+    """A fleet that is closed at the end; what it tells users is added to `said`."""
+    fleet = ServerPool("model", servers, options, ([] if said is None else said).append)
+    try:
+        yield fleet
+    finally:
+        await fleet.close()

@@ -7,20 +7,19 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from fleet_asking import QUICK, VLLM, answered, ask_all, names, until, with_fleet
+from fleet_asking import QUICK, VLLM, answered, ask_all, fleet_of, names, until
 from scripted_server import Scripted, request_for
 
 from llm_ocr.engines import Completion
-from llm_ocr.engines.pool.pool import ServerPool
 from llm_ocr.errors import PageFailure, RequestLost, ServerError
 from llm_ocr.types import Reason
 
 
 @pytest.mark.parametrize("managed", [True, False])
-def test_server_death_resends_open_requests_and_costs_no_attempt(managed: bool) -> None:
+async def test_server_death_resends_open_requests_and_costs_no_attempt(managed: bool) -> None:
     server = Scripted(seconds=0.05, facts=VLLM, managed=managed)
-
-    async def test(fleet: ServerPool, said: list[str]) -> None:
+    said: list[str] = []
+    async with fleet_of([server], QUICK, said) as fleet:
         asking = asyncio.create_task(ask_all(fleet, names(100)))
         await until(lambda: fleet.load().answers >= 30)
         server.seconds = 60
@@ -31,17 +30,15 @@ def test_server_death_resends_open_requests_and_costs_no_attempt(managed: bool) 
         assert fleet.load().restarts == 1
         [line] = [line for line in said if "restart 1 of 5" in line]
         assert "killed by signal 9" in line or not managed
-
-    with_fleet([server], QUICK, test)
     assert server.starts == 2
     assert max(server.asked.values()) == 2
     assert 0 < list(server.asked.values()).count(2) <= 20  # fewer where answers still came while it died
 
 
-def test_other_servers_go_on_while_one_is_restarted() -> None:
+async def test_other_servers_go_on_while_one_is_restarted() -> None:
     servers = [Scripted("a", seconds=0.02), Scripted("b", seconds=0.02)]
-
-    async def test(fleet: ServerPool, said: list[str]) -> None:
+    said: list[str] = []
+    async with fleet_of(servers, QUICK, said) as fleet:
         asking = asyncio.create_task(ask_all(fleet, names(300)))
         await until(lambda: fleet.load().answers >= 50)
         servers[0].fails_to_restart = "the GPU fell off"
@@ -50,40 +47,32 @@ def test_other_servers_go_on_while_one_is_restarted() -> None:
         assert [line for line in said if "a is no longer used: the GPU fell off" in line]
         assert fleet.load().servers == 1
 
-    with_fleet(servers, QUICK, test)
 
-
-def test_server_that_keeps_dying_gives_error_within_budget() -> None:
+async def test_server_that_keeps_dying_gives_error_within_budget() -> None:
     server = Scripted(seconds=0.01, killers=frozenset(names(100)), facts=VLLM)
-
-    async def test(fleet: ServerPool, said: list[str]) -> None:
+    async with fleet_of([server], QUICK) as fleet:
         found = await ask_all(fleet, names(100))
         errors = [one for one in found.values() if isinstance(one, ServerError)]
         assert len(errors) == 100  # no page is blamed for it
         assert "died 6 times" in str(errors[0])
-
-    with_fleet([server], QUICK, test)
     assert server.starts == 6
 
 
-def test_restarts_are_forgotten_after_enough_answers() -> None:
+async def test_restarts_are_forgotten_after_enough_answers() -> None:
     server = Scripted(seconds=0.001, facts=VLLM)
-
-    async def test(fleet: ServerPool, said: list[str]) -> None:
+    async with fleet_of([server], replace(QUICK, max_restarts=1)) as fleet:
         for _ in range(4):
             assert len(answered(await ask_all(fleet, names(110)))) == 110
             await server.die()
         assert len(answered(await ask_all(fleet, names(110)))) == 110
 
-    with_fleet([server], replace(QUICK, max_restarts=1), test)
-
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_killer_requests_are_quarantined_and_others_are_answered(count: int) -> None:
+async def test_killer_requests_are_quarantined_and_others_are_answered(count: int) -> None:
     killers = frozenset(f"page-{number}" for number in (40, 47, 90)[:count])
     server = Scripted(seconds=0.03, killers=killers, facts=VLLM)
-
-    async def test(fleet: ServerPool, said: list[str]) -> None:
+    said: list[str] = []
+    async with fleet_of([server], QUICK, said) as fleet:
         found = await ask_all(fleet, names(120))
         assert sorted(answered(found)) == sorted(set(names(120)) - killers)
         for name in killers:
@@ -92,8 +81,6 @@ def test_killer_requests_are_quarantined_and_others_are_answered(count: int) -> 
             assert failure.reason is Reason.QUARANTINED
             assert "4 times" in failure.detail
             assert [line for line in said if f"{name} is quarantined" in line]
-
-    with_fleet([server], QUICK, test)
     for name in killers:
         assert server.neighbours[name][-1] == 0
         assert all(there < math.ceil(math.sqrt(20)) for there in server.neighbours[name][2:])
@@ -101,7 +88,7 @@ def test_killer_requests_are_quarantined_and_others_are_answered(count: int) -> 
     assert count > 1 or server.asked["page-40"] == 4
 
 
-def test_request_lost_just_before_a_death_is_suspect_on_retry() -> None:
+async def test_request_lost_just_before_a_death_is_suspect_on_retry() -> None:
     server = Scripted(seconds=0.03, facts=VLLM)
     killer = iter(["refused"])
 
@@ -110,7 +97,7 @@ def test_request_lost_just_before_a_death_is_suspect_on_retry() -> None:
             return web.Response(status=500)
         return None
 
-    async def test(fleet: ServerPool, said: list[str]) -> None:
+    async with fleet_of([server], replace(QUICK, kills=3)) as fleet:
         server.behave = behave
         with pytest.raises(RequestLost):
             await fleet.complete(request_for("killer"))
@@ -120,47 +107,39 @@ def test_request_lost_just_before_a_death_is_suspect_on_retry() -> None:
         await until(lambda: server.running)
         assert (await fleet.complete(request_for("killer"))).text == "answer to killer"
         assert len(answered(await first)) == 10
-
-    with_fleet([server], replace(QUICK, kills=3), test)
     assert server.neighbours["killer"] == [0, 0]
 
 
-def test_fresh_requests_avoid_the_server_that_runs_suspects() -> None:
+async def test_fresh_requests_avoid_the_server_that_runs_suspects() -> None:
     servers = [Scripted("a", seconds=0.02, killers=frozenset({"killer"})), Scripted("b", seconds=0.02)]
-
-    async def test(fleet: ServerPool, said: list[str]) -> None:
+    # from the first death on it is suspect; of one that is pardoned once the next server might be the other
+    async with fleet_of(servers, replace(QUICK, kills=3)) as fleet:
         fleet.begin()
         await until(lambda: fleet.load().servers == 2)
         found = await ask_all(fleet, ["killer", *names(200)])
         assert len(answered(found)) == 200
         assert isinstance(found["killer"], PageFailure)
-
-    # from the first death on it is suspect; of one that is pardoned once the next server might be the other
-    with_fleet(servers, replace(QUICK, kills=3), test)
     assert servers[1].asked["killer"] == 0
     assert servers[1].starts == 1
 
 
 @pytest.mark.slow
-def test_hung_server_is_restarted_and_its_request_is_quarantined() -> None:
+async def test_hung_server_is_restarted_and_its_request_is_quarantined() -> None:
     server = Scripted(seconds=0.02, hangers=frozenset({"page-30"}), facts=VLLM)
-
-    async def test(fleet: ServerPool, said: list[str]) -> None:
+    said: list[str] = []
+    async with fleet_of([server], replace(QUICK, stall=2.0), said) as fleet:
         found = await ask_all(fleet, names(60))
         assert len(answered(found)) == 59
         assert isinstance(found["page-30"], PageFailure)
         assert fleet.load().restarts >= 4
         assert [line for line in said if "no answer made progress for 2 s" in line]
-
-    with_fleet([server], replace(QUICK, stall=2.0), test)
     assert server.asked["page-30"] == 4
 
 
 @pytest.mark.parametrize(("managed", "hangs"), [(True, 1), (True, 2), (False, 2), (False, 3)])
-def test_hangs_are_counted_apart_from_deaths_and_named_so(managed: bool, hangs: int) -> None:
+async def test_hangs_are_counted_apart_from_deaths_and_named_so(managed: bool, hangs: int) -> None:
     server = Scripted(seconds=0.02, hangers=frozenset({"page-1"}), managed=managed)
-
-    async def test(fleet: ServerPool, said: list[str]) -> None:
+    async with fleet_of([server], replace(QUICK, stall=0.6, hangs=hangs)) as fleet:
         began = asyncio.get_running_loop().time()
         found = await ask_all(fleet, names(4))
         assert len(answered(found)) == 3
@@ -170,25 +149,27 @@ def test_hangs_are_counted_apart_from_deaths_and_named_so(managed: bool, hangs: 
         times = {1: "once", 2: "twice"}.get(asked, f"{asked} times")
         assert failure.detail == f"the server hung {times} while it read this page"
         assert asyncio.get_running_loop().time() - began < 60  # no wait is longer than a hang
-
-    with_fleet([server], replace(QUICK, stall=0.6, hangs=hangs), test)
     # the first hang is not with it alone, and at a server of others each counted one must be
     assert hangs <= server.asked["page-1"] <= hangs + 1 + (not managed)
 
 
-def test_server_hung_on_its_only_request_is_reported_as_hung() -> None:
+async def test_server_hung_on_its_only_request_is_reported_as_hung() -> None:
     server = Scripted(hangers=frozenset({"page-0"}), managed=False)
-
-    async def test(fleet: ServerPool, said: list[str]) -> None:
+    async with fleet_of([server], replace(QUICK, stall=0.3, hangs=2)) as fleet:
         with pytest.raises(ServerError, match="the server hung twice while it read page-0, before any"):
             await fleet.complete(request_for("page-0"))
 
-    with_fleet([server], replace(QUICK, stall=0.3, hangs=2), test)
-
 
 @pytest.mark.slow
-def test_single_stalled_answer_is_lost_without_server_restart() -> None:
-    async def test(fleet: ServerPool, said: list[str]) -> None:
+async def test_single_stalled_answer_is_lost_without_server_restart() -> None:
+    class Stalling(Scripted):
+        async def _answer(self, request: web.Request, prompt: str) -> web.StreamResponse:
+            if prompt == "stuck":
+                await asyncio.get_running_loop().create_future()
+            return await super()._answer(request, prompt)
+
+    server = Stalling(seconds=0.2)
+    async with fleet_of([server], replace(QUICK, stall=2.0)) as fleet:
         stuck = asyncio.create_task(fleet.complete(request_for("stuck")))
         while not stuck.done():
             await ask_all(fleet, names(4))
@@ -197,18 +178,9 @@ def test_single_stalled_answer_is_lost_without_server_restart() -> None:
         assert lost.value.stalled
         assert fleet.load().restarts == 0
 
-    class Stalling(Scripted):
-        async def _answer(self, request: web.Request, prompt: str) -> web.StreamResponse:
-            if prompt == "stuck":
-                await asyncio.get_running_loop().create_future()
-            return await super()._answer(request, prompt)
-
-    server = Stalling(seconds=0.2)
-    with_fleet([server], replace(QUICK, stall=2.0), test)
-
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_mixed_deaths_losses_and_cancels_leave_no_caller_waiting(seed: int) -> None:
+async def test_mixed_deaths_losses_and_cancels_leave_no_caller_waiting(seed: int) -> None:
     chance = random.Random(seed)
 
     def behave(prompt: str) -> web.Response | None:
@@ -218,8 +190,7 @@ def test_mixed_deaths_losses_and_cancels_leave_no_caller_waiting(seed: int) -> N
         return web.Response(status=500) if drawn < 0.1 else None
 
     servers = [Scripted(f"scripted {n}", seconds=0.01, facts=VLLM, behave=behave, managed=n != 1) for n in range(3)]
-
-    async def test(fleet: ServerPool, said: list[str]) -> None:
+    async with fleet_of(servers, replace(QUICK, max_restarts=20, kills=50)) as fleet:
         asking = {name: asyncio.create_task(fleet.complete(request_for(name))) for name in names(600)}
         cancelled = chance.sample(names(600), 60)
         for round_ in range(12):
@@ -233,5 +204,3 @@ def test_mixed_deaths_losses_and_cancels_leave_no_caller_waiting(seed: int) -> N
         assert {name for name, one in found.items() if isinstance(one, asyncio.CancelledError)} <= set(cancelled)
         assert len(answered(found)) > 400
         assert (fleet.load().in_flight, fleet.load().queued) == (0, 0)
-
-    with_fleet(servers, replace(QUICK, max_restarts=20, kills=50), test)

@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from fleet_asking import QUICK, VLLM, answered, ask_all, names, run, until
+from fleet_asking import QUICK, VLLM, answered, ask_all, fleet_of, names, until
 from scripted_server import Scripted
 
 from llm_ocr.engines import Address, Completion, ServerFacts
@@ -104,23 +104,20 @@ class Place:
         return web.json_response({"choices": [choice]})
 
 
-def at_a_place(test: Callable[[Place, ServerPool], Awaitable[None]], stall: float = 60.0) -> None:
-    async def whole() -> None:
-        place = Place()
-        address = await place.open()
-        fleet = ServerPool("model", [ExternalServer(address, timeout=20, poll=0.05)], replace(QUICK, stall=stall))
-        try:
-            await test(place, fleet)
-        finally:
-            await fleet.close()
-            await place.close()
-
-    run(whole())
+@contextlib.asynccontextmanager
+async def at_a_place(stall: float = 60.0) -> AsyncIterator[tuple[Place, ServerPool]]:
+    place = Place()
+    server = ExternalServer(await place.open(), timeout=20, poll=0.05)
+    try:
+        async with fleet_of([server], replace(QUICK, stall=stall)) as fleet:
+            yield place, fleet
+    finally:
+        await place.close()
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_answer_of_another_model_at_same_address_is_not_trusted(quiet: bool) -> None:
-    async def test(place: Place, fleet: ServerPool) -> None:
+async def test_answer_of_another_model_at_same_address_is_not_trusted(quiet: bool) -> None:
+    async with at_a_place() as (place, fleet):
         first = asyncio.create_task(ask_all(fleet, names(100)))
         await until(lambda: place.answered >= 30)
         if quiet:
@@ -133,22 +130,18 @@ def test_answer_of_another_model_at_same_address_is_not_trusted(quiet: bool) -> 
         assert {type(one) for one in errors} == {ServerError}
         assert "served first before and now serves second" in str(errors[0])
 
-    at_a_place(test)
 
-
-def test_the_same_model_that_came_back_to_its_address_goes_on() -> None:
-    async def test(place: Place, fleet: ServerPool) -> None:
+async def test_the_same_model_that_came_back_to_its_address_goes_on() -> None:
+    async with at_a_place() as (place, fleet):
         asking = asyncio.create_task(ask_all(fleet, names(100)))
         await until(lambda: place.answered >= 30)
         place.replace("first")
         found = [one for one in (await asking).values() if not isinstance(one, RequestLost)]
         assert all(isinstance(one, Completion) for one in found) and len(found) > 50
 
-    at_a_place(test)
 
-
-def test_a_404_of_a_server_that_has_answered_is_waited_through() -> None:
-    async def test(place: Place, fleet: ServerPool) -> None:
+async def test_a_404_of_a_server_that_has_answered_is_waited_through() -> None:
+    async with at_a_place() as (place, fleet):
         asking = asyncio.create_task(ask_all(fleet, names(60)))
         await until(lambda: place.answered >= 10)
         place.absent = True
@@ -156,11 +149,9 @@ def test_a_404_of_a_server_that_has_answered_is_waited_through() -> None:
         place.absent = False
         assert all(isinstance(one, Completion) for one in (await asking).values())
 
-    at_a_place(test)
 
-
-def test_lasting_404_is_an_error_after_the_time_of_one_request() -> None:
-    async def test(place: Place, fleet: ServerPool) -> None:
+async def test_lasting_404_is_an_error_after_the_time_of_one_request() -> None:
+    async with at_a_place(stall=1.0) as (place, fleet):
         asking = asyncio.create_task(ask_all(fleet, names(60)))
         await until(lambda: place.answered >= 10)
         place.absent = True
@@ -168,36 +159,31 @@ def test_lasting_404_is_an_error_after_the_time_of_one_request() -> None:
         assert {type(one) for one in errors} == {ServerError}
         assert "answered 404: no backend; no request succeeded for 1 s" in str(errors[0])
 
-    at_a_place(test, stall=1.0)
-
 
 @pytest.mark.slow
-def test_request_that_kills_shared_server_is_quarantined_alone() -> None:
-    async def test() -> None:
-        shared = Shared(seconds=0.1)
+async def test_request_that_kills_shared_server_is_quarantined_alone() -> None:
+    shared = Shared(seconds=0.1)
 
-        def behave(prompt: str) -> None:
-            if prompt == "killer":  # before those are answered that came with it
-                shared.server._hung = True
-                asyncio.get_running_loop().call_later(0.02, lambda: asyncio.ensure_future(shared.server.die()))
+    def behave(prompt: str) -> None:
+        if prompt == "killer":  # before those are answered that came with it
+            shared.server._hung = True
+            asyncio.get_running_loop().call_later(0.02, lambda: asyncio.ensure_future(shared.server.die()))
 
-        shared.server.behave = behave
-        keeping = asyncio.create_task(shared.keep())
-        fleets = [ServerPool("model", [Guest(shared)], OPTIONS) for _ in range(3)]
-        asked = [[f"{number} {name}" for name in names(100)] for number in range(3)]
-        asked[0].insert(40, "killer")
-        found = await asyncio.gather(*(ask_all(fleet, mine) for fleet, mine in zip(fleets, asked, strict=True)))
-        failure = found[0].pop("killer")
-        assert isinstance(failure, PageFailure)
-        assert failure.reason is Reason.QUARANTINED
-        assert shared.server.asked["killer"] <= 6  # deaths of what others use
-        for one in found:
-            assert {name: one[name] for name in set(one) - set(answered(one))} == {}
-        for fleet in fleets:
-            await fleet.close()
-        keeping.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await keeping
-        await shared.server.stop()
-
-    run(test())
+    shared.server.behave = behave
+    keeping = asyncio.create_task(shared.keep())
+    fleets = [ServerPool("model", [Guest(shared)], OPTIONS) for _ in range(3)]
+    asked = [[f"{number} {name}" for name in names(100)] for number in range(3)]
+    asked[0].insert(40, "killer")
+    found = await asyncio.gather(*(ask_all(fleet, mine) for fleet, mine in zip(fleets, asked, strict=True)))
+    failure = found[0].pop("killer")
+    assert isinstance(failure, PageFailure)
+    assert failure.reason is Reason.QUARANTINED
+    assert shared.server.asked["killer"] <= 6  # deaths of what others use
+    for one in found:
+        assert {name: one[name] for name in set(one) - set(answered(one))} == {}
+    for fleet in fleets:
+        await fleet.close()
+    keeping.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await keeping
+    await shared.server.stop()

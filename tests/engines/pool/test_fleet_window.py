@@ -1,17 +1,74 @@
 """How many requests a server has at once, and which server is next."""
 
 import random
+from collections import deque
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_server import Toy
 
 from llm_ocr.engines import ServerFacts
 from llm_ocr.engines.client.endpoint import Gauges
 from llm_ocr.engines.pool.session import GaugeSteering, LatencySteering, Window, describe, first_size, queue_band
 
 A100 = ServerFacts(True, "0.32.0", max_model_len=8192, kv_tokens=1_115_616, max_num_seqs=128)
+STEP = 0.05  # seconds of a toy's time
+
+
+class Toy:
+    """A server in virtual time: images one after the other, a queue, `slots` that each take about `seconds`.
+
+    Every client keeps its window full.
+    """
+
+    def __init__(self, *, slots: int, seconds: float, preprocess: float = 0.01, clients: int = 1) -> None:
+        self.slots = slots
+        self.seconds = seconds
+        self.preprocess = preprocess
+        self.random = random.Random(0)
+        self.now = 0.0
+        self.under_way = [0] * clients
+        self.finished = [0] * clients
+        self.idle = 0.0  # slot-seconds that nobody used
+        self._preprocessing: deque[int] = deque()
+        self._free_at = 0.0  # the preprocessor's time
+        self._waiting: deque[int] = deque()
+        self._running: list[tuple[float, int]] = []
+
+    def gauges(self) -> Gauges:
+        running = len(self._running)
+        return Gauges(running=running, waiting=len(self._waiting), kv_usage=running / self.slots)
+
+    def step(self, windows: list[Window]) -> None:
+        self.now += STEP
+        for client, window in enumerate(windows):
+            while self.under_way[client] < window.size:
+                self.under_way[client] += 1
+                self._preprocessing.append(client)
+        self._free_at = max(self._free_at, self.now - STEP)
+        while self._preprocessing and self._free_at + self.preprocess <= self.now:
+            self._free_at += self.preprocess
+            self._waiting.append(self._preprocessing.popleft())
+        for end, client in [one for one in self._running if one[0] <= self.now]:
+            self._running.remove((end, client))
+            self.under_way[client] -= 1
+            self.finished[client] += 1
+        while self._waiting and len(self._running) < self.slots:
+            self._running.append((self.now + self.seconds * self.random.uniform(0.5, 1.5), self._waiting.popleft()))
+        self.idle += STEP * (self.slots - len(self._running))
+
+    def run(self, steerings: list[GaugeSteering], seconds: float) -> list[int]:
+        """Steer for a while; the sum of the windows after each reading."""
+        sizes = []
+        end, reading = self.now + seconds, self.now + 0.7
+        while self.now < end:
+            self.step([steering.window for steering in steerings])
+            if self.now >= reading:
+                reading += 0.7
+                for client, steering in enumerate(steerings):
+                    steering.read(self.gauges(), self.under_way[client])
+                sizes.append(sum(steering.window.size for steering in steerings))
+        return sizes
 
 
 def steered(size: int, cap: int | None = None) -> GaugeSteering:
@@ -139,9 +196,6 @@ def test_window_stays_within_bounds_for_any_gauge_values(size: int, readings: li
         assert steering.window.size <= max(2 * before, before + 4, before + 1 + max(2, running // 16))
 
 
-STEP = 0.1
-
-
 class Provider:
     """`slots` requests at once, each for about `seconds`; more wait, and above `limit` are refused."""
 
@@ -157,7 +211,7 @@ class Provider:
         sizes = []
         end, tick = self.now + seconds, self.now + 1
         while self.now < end:
-            self.now += STEP
+            self.now += 0.1
             self._send(steering)
             for ends, began in [one for one in self._running if one[0] <= self.now]:
                 self._running.remove((ends, began))

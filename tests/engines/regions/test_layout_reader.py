@@ -68,15 +68,12 @@ def test_profile_and_user_settings_go_with_every_request():
     assert request.watch is not None
 
 
-def test_regions_run_in_parallel_and_last_one_dequeues_the_page():
-    async def go() -> None:
-        model = SeeingModel(GOOD, hold=asyncio.Barrier(3))  # none is answered before all are asked
-        left: list[int] = []
-        reader = reader_of(rows("text", "text", "table"), model)
-        attempt = await reader.read(PAGE, lambda: left.append(len(model.requests)))
-        assert (attempt.status, left) == (Status.OK, [3])
-
-    asyncio.run(go())
+async def test_regions_run_in_parallel_and_last_one_dequeues_the_page():
+    model = SeeingModel(GOOD, hold=asyncio.Barrier(3))  # none is answered before all are asked
+    left: list[int] = []
+    reader = reader_of(rows("text", "text", "table"), model)
+    attempt = await reader.read(PAGE, lambda: left.append(len(model.requests)))
+    assert (attempt.status, left) == (Status.OK, [3])
 
 
 def test_boxes_match_regions_and_blocks_keep_detector_order():
@@ -172,15 +169,13 @@ def test_a_crop_that_does_not_fit_is_made_smaller_once():
     assert model.requests[1].image.data.endswith(b" at 0.7")
 
 
-def test_unavailable_server_ends_the_run_and_all_waiting_tasks():
-    async def go() -> None:
-        model = SeeingModel({"01": ServerError("gone"), "02": asyncio.Event()})
-        async with asyncio.timeout(20):
-            with pytest.raises(ServerError, match="gone"):
-                await reader_of(rows("text", "text"), model).read(PAGE)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(go())
+async def test_unavailable_server_ends_the_run_and_all_waiting_tasks():
+    before = asyncio.all_tasks()
+    model = SeeingModel({"01": ServerError("gone"), "02": asyncio.Event()})
+    async with asyncio.timeout(20):
+        with pytest.raises(ServerError, match="gone"):
+            await reader_of(rows("text", "text"), model).read(PAGE)
+    assert asyncio.all_tasks() == before
 
 
 def test_page_that_detection_fails_on_is_read_whole_and_degraded():

@@ -266,15 +266,7 @@ def test_every_label_of_the_detector_has_a_task():
         ("header", "abandon"),
         ("number", "abandon"),
         ("footnote", "text"),
-    ],
-)
-def test_the_usual_tasks(label, wanted):
-    assert task(label) == wanted
-
-
-@pytest.mark.parametrize(
-    ("label", "wanted"),
-    [
+        # Labels of other detectors go by their meaning.
         ("Section-header", "text"),
         ("Picture", "skip"),
         ("Page-footer", "abandon"),
@@ -282,7 +274,7 @@ def test_the_usual_tasks(label, wanted):
         ("odd", "text"),
     ],
 )
-def test_labels_of_other_detectors_go_by_their_meaning(label, wanted):
+def test_the_usual_tasks(label, wanted):
     assert task(label) == wanted
 
 

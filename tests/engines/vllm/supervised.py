@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from llm_ocr.engines.vllm.server import Pace
+from llm_ocr.engines import Address, ServerFacts
+from llm_ocr.engines.vllm.server import Pace, VllmServer
 from llm_ocr.models.profile import ImageRule, Profile
 
 FAKE = Path(__file__).with_name("fake_vllm.py")
@@ -30,6 +31,14 @@ def made_profile(**changes) -> Profile:
         "page_tokens": 2000,
     }
     return Profile(**(fields | changes))
+
+
+async def started_and_stopped(server: VllmServer) -> tuple[Address, ServerFacts]:
+    """Return what the start of the server gave."""
+    try:
+        return await server.start()
+    finally:
+        await server.stop()
 
 
 def scattered(path: Path) -> list[int]:

@@ -79,10 +79,9 @@ async def told(said: list[str]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_a_running_server_is_used_as_it_is():
+async def test_a_running_server_is_used_as_it_is():
     said = []
-
-    async def check(port, begin):
+    with later(Theirs) as (port, begin):
         server = external(port, said=said)
         starting = asyncio.create_task(server.start())
         await told(said)
@@ -96,25 +95,18 @@ def test_a_running_server_is_used_as_it_is():
         await asyncio.sleep(0.05)
         assert not ended.done()
         ended.cancel()
-
-    with later(Theirs) as (port, begin):
-        asyncio.run(check(port, begin))
     assert len(said) == 1
     assert said[0].startswith(f"waiting for http://127.0.0.1:{port}/v1, at most 5 s: cannot connect: [Errno 111]")
 
 
-def test_unhealthy_server_that_lists_its_models_is_waited_for(monkeypatch):
+async def test_unhealthy_server_that_lists_its_models_is_waited_for(monkeypatch):
     said = []
-
-    async def check(port):
+    monkeypatch.setattr(Theirs, "health", 503)
+    with listening(Theirs) as port:
         starting = asyncio.create_task(external(port, said=said).start())
         await told(said)
         monkeypatch.setattr(Theirs, "health", 200)
         assert (await starting)[0].model == "theirs"
-
-    monkeypatch.setattr(Theirs, "health", 503)
-    with listening(Theirs) as port:
-        asyncio.run(check(port))
 
 
 def test_the_only_model_of_a_server_need_not_be_named():
@@ -153,17 +145,14 @@ def test_unknown_host_name_is_given_up_soon_with_reason():
         asyncio.run(server.start())
 
 
-def test_server_that_does_not_listen_yet_gets_the_full_wait():
-    async def check(port, begin):
+async def test_server_that_does_not_listen_yet_gets_the_full_wait():
+    with later(Theirs) as (port, begin):
         said = []
         starting = asyncio.create_task(external(port, said=said, timeout=0.1, wait=60).start())
         await told(said)
         await asyncio.sleep(0.3)
         begin()
         assert (await starting)[0].model == "theirs"
-
-    with later(Theirs) as (port, begin):
-        asyncio.run(check(port, begin))
 
 
 class Loading(Handler):
@@ -177,8 +166,9 @@ class Loading(Handler):
         return self.answer(200 if self.path == "/v1/models" else 404, {"data": [{"id": "theirs"}]})
 
 
-def test_running_server_that_loads_its_model_is_waited_for():
-    async def check(port):
+async def test_running_server_that_loads_its_model_is_waited_for():
+    Loading.loaded.clear()
+    with listening(Loading) as port:
         said = []
         starting = asyncio.create_task(external(port, said=said, timeout=60, wait=0.1).start())
         await told(said)
@@ -187,10 +177,6 @@ def test_running_server_that_loads_its_model_is_waited_for():
         Loading.loaded.set()
         assert (await starting)[0].model == "theirs"
         assert said == [f"waiting for http://127.0.0.1:{port}/v1, at most 60 s: it responds but is not ready"]
-
-    Loading.loaded.clear()
-    with listening(Loading) as port:
-        asyncio.run(check(port))
 
 
 def test_a_server_that_loads_its_model_for_too_long_is_given_up():
@@ -223,15 +209,12 @@ def hanging():
         Hanging.recovered.set()
 
 
-def test_hung_server_is_back_on_an_answer_not_a_model_list(hanging):
-    async def check():
-        restarting = asyncio.create_task(external(hanging, key="").restart("it hangs"))
-        await asyncio.sleep(0.3)
-        assert not restarting.done()
-        Hanging.recovered.set()
-        assert (await restarting)[0].model == "theirs"
-
-    asyncio.run(check())
+async def test_hung_server_is_back_on_an_answer_not_a_model_list(hanging):
+    restarting = asyncio.create_task(external(hanging, key="").restart("it hangs"))
+    await asyncio.sleep(0.3)
+    assert not restarting.done()
+    Hanging.recovered.set()
+    assert (await restarting)[0].model == "theirs"
 
 
 def test_a_server_that_goes_on_hanging_is_given_up(hanging):

@@ -130,36 +130,28 @@ def test_no_intake_argument_where_none_is_known(options):
     assert "api-server-count" not in str(words) and "renderer-num-workers" not in str(words)
 
 
-def test_servers_of_a_gpu_start_one_after_the_other(tmp_path):
+async def test_servers_of_a_gpu_start_one_after_the_other(tmp_path):
     sizes = planned().sizes
     options = ServeOptions(
         command=COMMAND, sizes=sizes, log_folder=tmp_path, startup_timeout=30.0, args=("--fake-slow=0.2",)
     )
     first, second = servers(made_profile(), options, ("", ""), pace=PACE)
-
-    async def check():
-        later = asyncio.create_task(second.start())
-        await asyncio.sleep(0.05)
-        assert second.command == ""
-        await first.start()
-        try:
-            await later
-            assert second.command
-        finally:
-            await first.stop()
-            await second.stop()
-
-    asyncio.run(asyncio.wait_for(check(), 60))
+    later = asyncio.create_task(second.start())
+    await asyncio.sleep(0.05)
+    assert second.command == ""
+    await first.start()
+    try:
+        await later
+        assert second.command
+    finally:
+        await first.stop()
+        await second.stop()
 
 
-def test_a_server_that_fails_lets_the_next_one_start(tmp_path):
+async def test_a_server_that_fails_lets_the_next_one_start(tmp_path):
     text = tmp_path / "failure"
     text.write_text("RuntimeError: no")
     options = ServeOptions(command=COMMAND, sizes=planned().sizes, args=(f"--fake-fails={text}",), startup_timeout=30.0)
     first, second = servers(made_profile(), options, ("", ""), pace=PACE)
-
-    async def check():
-        both = await asyncio.gather(second.start(), first.start(), return_exceptions=True)
-        assert all("RuntimeError: no" in str(error) for error in both)
-
-    asyncio.run(asyncio.wait_for(check(), 60))
+    both = await asyncio.gather(second.start(), first.start(), return_exceptions=True)
+    assert all("RuntimeError: no" in str(error) for error in both)

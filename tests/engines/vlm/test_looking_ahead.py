@@ -1,4 +1,4 @@
-"""Figures are looked for while the model still reads the page, and only as often as must be."""
+"""Figures are looked for while the model still reads the page, as often as must be, and in bounded memory."""
 
 import asyncio
 import gc
@@ -94,40 +94,52 @@ def test_a_failed_look_is_said_once():
     assert attempt.detail.count("killed after 300 s") == 1
 
 
-def test_no_answer_waits_for_other_pages_looks():
-    async def steps() -> None:
-        engine, inspector = SlowEngine(stop(CAPTION)), CountingSight()
-        made = reading(engine, PROFILE, inspector, figures_from="page")
-        pages = [asyncio.create_task(made.read(replace(PAGE, id=name))) for name in ("one", "two")]
-        await settled()
-        assert inspector.pages == [("one", False)]  # the other's turn comes later
-        engine.go.set()
-        await settled()
-        assert inspector.pages == [("one", False), ("two", True)]  # or, now that its answer is there, at once
-        inspector.go.set()
-        await asyncio.wait_for(asyncio.gather(*pages), 10)
-        assert inspector.pages == [("one", False), ("two", True)]
-
-    asyncio.run(steps())
+async def test_no_answer_waits_for_other_pages_looks():
+    engine, inspector = SlowEngine(stop(CAPTION)), CountingSight()
+    made = reading(engine, PROFILE, inspector, figures_from="page")
+    pages = [asyncio.create_task(made.read(replace(PAGE, id=name))) for name in ("one", "two")]
+    await settled()
+    assert inspector.pages == [("one", False)]  # the other's turn comes later
+    engine.go.set()
+    await settled()
+    assert inspector.pages == [("one", False), ("two", True)]  # or, now that its answer is there, at once
+    inspector.go.set()
+    await asyncio.wait_for(asyncio.gather(*pages), 10)
+    assert inspector.pages == [("one", False), ("two", True)]
 
 
-def test_a_page_that_fails_is_not_looked_at_any_longer():
+async def test_no_page_is_asked_for_while_too_many_wait_for_a_look():
+    engine, inspector = ScriptedEngine(stop()), CountingSight()
+    made = reading(engine, PROFILE, inspector)
+    made.backlog = asyncio.Semaphore(1)
+    pages = [asyncio.create_task(made.read(PAGE)) for _ in range(2)]
+    await settled()
+    assert (len(inspector.pages), len(engine.requests)) == (1, 1)
+    inspector.go.set()
+    attempts = await asyncio.wait_for(asyncio.gather(*pages), 10)
+    assert [attempt.status for attempt in attempts] == [Status.OK, Status.OK]
+    assert len(engine.requests) == 2
+
+
+async def test_closing_ends_what_looks_at_pages():
+    inspector = ScriptedInspector()
+    await reading(ScriptedEngine(stop()), PROFILE, inspector).close()
+    assert inspector.closed == 1
+
+
+async def test_a_page_that_fails_is_not_looked_at_any_longer():
     failure = PageFailure(Reason.QUARANTINED, "killed two servers")
     said: list[Any] = []
-
-    async def steps() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context))
-        engine, inspector = SlowEngine(failure), CountingSight()
-        page = asyncio.create_task(reading(engine, PROFILE, inspector, figures_from="page").read(PAGE))
-        await settled()
-        engine.go.set()
-        with pytest.raises(PageFailure):
-            await asyncio.wait_for(page, 10)
-        await settled()
-        assert inspector.pages == [(PAGE.id, False)]
-        assert inspector.cancelled == 1
-
-    asyncio.run(steps())
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context))
+    engine, inspector = SlowEngine(failure), CountingSight()
+    page = asyncio.create_task(reading(engine, PROFILE, inspector, figures_from="page").read(PAGE))
+    await settled()
+    engine.go.set()
+    with pytest.raises(PageFailure):
+        await asyncio.wait_for(page, 10)
+    await settled()
+    assert inspector.pages == [(PAGE.id, False)]
+    assert inspector.cancelled == 1
     gc.collect()
     assert said == []
 

@@ -84,20 +84,16 @@ def test_tall_page_without_glyphs_is_read_from_whole_text_layer(tmp_path):
     assert len(engine.requests) == 4
 
 
-def test_counts_of_a_text_layer_are_those_of_the_page_in_sum(tmp_path):
+async def test_counts_of_a_text_layer_are_those_of_the_page_in_sum(tmp_path):
     class Recorder(Fallback):
         name = "recorder"
 
     lines = tuple(Line(f"Item {number}", Box(40, top, 300, top + 20), 12) for number, top in enumerate((100, 4700)))
     content = PageContent(600, 4800, lines, unmapped=4, unread=7, invisible=5)
-
-    async def main():
-        async with Renderer(RenderOptions(image_size=1280, workers=1)) as renderer:
-            page = await renderer.page(screenshot(tmp_path), "", 1, page_id="d-p00001", document_id="d")
-            await read_page(recorder, replace(page, content=content), renderer)
-
     recorder = Recorder(by_layer())
-    asyncio.run(main())
+    async with Renderer(RenderOptions(image_size=1280, workers=1)) as renderer:
+        page = await renderer.page(screenshot(tmp_path), "", 1, page_id="d-p00001", document_id="d")
+        await read_page(recorder, replace(page, content=content), renderer)
     counts = [(page.content.unmapped, page.content.unread, page.content.invisible) for page in recorder.pages]
     assert counts == [(2, 7, 5), (0, 0, 0), (0, 0, 0), (2, 0, 0)]
 

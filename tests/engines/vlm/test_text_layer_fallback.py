@@ -1,6 +1,5 @@
 """The embedded engine told never to do OCR: the fallback of a model that could not read a page."""
 
-import asyncio
 import io
 
 import numpy
@@ -9,7 +8,7 @@ from PIL import Image
 
 from llm_ocr.engines import EngineOptions
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import Attempt, Box, EncodedImage, Line, Page, PageContent, Reason, Status, Word
+from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Reason, Status, Word
 from llm_ocr_cpu.page import read_text_layer
 from llm_ocr_cpu.reader import EmbeddedReader
 
@@ -50,18 +49,15 @@ def test_a_text_layer_that_cannot_be_a_language_is_not_believed():
     assert caught.value.reason is Reason.MALFORMED
 
 
-def test_the_worker_process_reads_the_layer_and_does_no_ocr():
-    async def both() -> Attempt:
-        reader = EmbeddedReader(EngineOptions(workers=1, ocr=False))
-        try:
-            assert await reader.read_figure(page(None).image) == ""
-            with pytest.raises(PageFailure, match="no text layer"):
-                await reader.read(page(None))
-            return await reader.read(page(WORDS))
-        finally:
-            await reader.close()
-
-    attempt = asyncio.run(both())
+async def test_the_worker_process_reads_the_layer_and_does_no_ocr():
+    reader = EmbeddedReader(EngineOptions(workers=1, ocr=False))
+    try:
+        assert await reader.read_figure(page(None).image) == ""
+        with pytest.raises(PageFailure, match="no text layer"):
+            await reader.read(page(None))
+        attempt = await reader.read(page(WORDS))
+    finally:
+        await reader.close()
     assert " ".join(block.text for block in attempt.blocks) == WORDS
 
 

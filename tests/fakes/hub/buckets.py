@@ -38,14 +38,6 @@ def info(state: State, request: Request, bucket: str) -> Answer:
     )
 
 
-def delete(state: State, request: Request, bucket: str) -> Answer:
-    """DELETE /api/buckets/<bucket>."""
-    found = state.bucket(request, bucket, write=True)
-    with state.repositories.lock:
-        del state.buckets[found.id]
-    return Answer.of({})
-
-
 def tree(state: State, request: Request, bucket: str, prefix: str = "") -> Answer:
     """GET /api/buckets/<bucket>/tree[/<prefix>]; files first, then folders."""
     found = state.bucket(request, bucket)
@@ -96,14 +88,10 @@ def batch(state: State, request: Request, bucket: str) -> Answer:
 
 
 def _apply(state: State, bucket: Bucket, operation: dict[str, Any]) -> None:
-    path, now = operation["path"], iso()
+    path = operation["path"]
     if operation["type"] == "addFile":
         data = state.xet.get(operation["xetHash"])
-        mtime = iso(operation["mtime"] / 1000)
-        bucket.files[path] = BucketFile(operation["xetHash"], data, mtime, now)
-    elif operation["type"] == "copyFile":
-        data = state.xet.get(operation["xetHash"])
-        bucket.files[path] = BucketFile(operation["xetHash"], data, now, now)
+        bucket.files[path] = BucketFile(operation["xetHash"], data, iso(operation["mtime"] / 1000), iso())
     elif operation["type"] == "deleteFile":
         if bucket.files.pop(path, None) is None:
             raise Refused(404, "EntryNotFound", "File not found")

@@ -279,6 +279,4 @@ def _changes(state: State, there: dict[str, Entry], what: str, value: dict[str, 
         if path not in there:
             raise Refused(404, "EntryNotFound", f"A file with this name doesn't exist: {path}")
         return {path: None}
-    if what == "deletedFolder":
-        return {name: None for name in there if name.startswith(f"{path.rstrip('/')}/")}
     raise Refused(400, "", f"unknown operation {what}")

@@ -129,7 +129,6 @@ ROUTES = (
     _route("xet_token", "GET", rf"{_BUCKET}/xet-(?P<what>read|write)-token", buckets.xet_token),
     _route("create_bucket", "POST", _BUCKET, buckets.create),
     _route("bucket_info", "GET", _BUCKET, buckets.info),
-    _route("delete_bucket", "DELETE", _BUCKET, buckets.delete),
     _route("bucket_resolve", "GET HEAD", r"/buckets/(?P<bucket>[^/]+/[^/]+)/resolve/(?P<path>.+)", buckets.resolve),
     _route("jobs_hardware", "GET", r"/api/jobs/hardware", jobs.hardware),
     _route("run_job", "POST", _JOBS, jobs.run),
@@ -184,11 +183,10 @@ _PAGE = 1000
 class FakeHub:
     """Server with `start` and `stop`; a test in the same process may use `state` and `faults` directly."""
 
-    def __init__(self, *, port: int = 0, page: int = _PAGE) -> None:
+    def __init__(self, *, page: int = _PAGE) -> None:
         self.page = page
         self.state = State()
         self.faults = Faults()
-        self._port = port
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="fake-hub")
@@ -214,20 +212,16 @@ class FakeHub:
         }
 
     def start(self) -> None:
-        """Listen on loopback; `url` is known afterward. Raises OSError for a used port."""
+        """Listen on loopback; `url` is known afterward."""
         self._thread.start()
-        try:
-            asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
-        except BaseException:
-            self.stop()
-            raise
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
 
     async def _listen(self) -> None:
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, _HOST, self._port, backlog=256)
+        site = web.TCPSite(self._runner, _HOST, 0, backlog=256)
         await site.start()
         self.url = f"http://{_HOST}:{self._runner.addresses[0][1]}"
 
@@ -302,9 +296,9 @@ def _sent(answer: Answer) -> web.Response:
 
 
 @contextlib.contextmanager
-def running(*, port: int = 0, page: int = _PAGE) -> Iterator[tuple[FakeHub, dict[str, str]]]:
+def running() -> Iterator[tuple[FakeHub, dict[str, str]]]:
     """Run a server in a thread of this process; yield the server and the environment for client programs."""
-    hub = FakeHub(port=port, page=page)
+    hub = FakeHub()
     with tempfile.TemporaryDirectory(prefix="llm-ocr-hf-home-") as home:
         hub.start()
         try:

@@ -9,7 +9,6 @@ from llm_ocr.storage import Capabilities, StoreOptions
 from llm_ocr.storage.gcs import open_gcs as open_by_url
 from llm_ocr.storage.gcs import parse_url
 from tests.fakes.gcs import Fault, How, When, running
-from tests.fakes.gcs_objects import NONE
 
 DENIED = (
     "worker@project.iam.gserviceaccount.com does not have storage.objects.{} access to the Google Cloud Storage object."
@@ -222,8 +221,8 @@ def test_google_honours_both_conditions_and_is_asked_once(gcs, gcs_store):
 def test_an_emulator_without_preconditions_is_found_out(gcs, gcs_store, monkeypatch):
     write = gcs.objects.write
 
-    def careless(bucket, name, data, conditions=NONE, **kwargs):
-        return write(bucket, name, data, NONE, **kwargs)
+    def careless(bucket, name, data, expected=None, **kwargs):
+        return write(bucket, name, data, **kwargs)
 
     monkeypatch.setattr(gcs.objects, "write", careless)
     found = gcs_store.capabilities()

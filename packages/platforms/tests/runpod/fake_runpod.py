@@ -51,7 +51,7 @@ class LoopbackServer(loopback.LoopbackFake):
 
     def __init__(self, answer: Callable[[Handler], Any]) -> None:
         self.answer = answer
-        self._server = loopback.Server(0, Handler, self)
+        self._server = loopback.Server(Handler, self)
         self._thread = threading.Thread(target=self.serve, daemon=True)
 
     def start(self) -> None:
