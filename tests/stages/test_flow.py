@@ -9,7 +9,7 @@ from llm_ocr.results.quality.scoring import rated
 from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
 from llm_ocr.stages import Silent
 from llm_ocr.stages.extract import UNITS_AT_ONCE, Extract, _images, _with_images, finished_page
-from llm_ocr.stages.flow import FIRST_GUESS, Admission, Caps, Flow, RowFiles, Spool
+from llm_ocr.stages.flow import FIRST_GUESS, Admission, Caps, Flow, Spool
 from llm_ocr.stages.readers import Reading
 from llm_ocr.types import (
     Attempt,
@@ -209,7 +209,7 @@ def test_rows_beyond_memory_wait_in_files_and_return_in_order(tmp_path, monkeypa
             most = len(list(tmp_path.glob("*/*")))
         return bytes([item]) * 10
 
-    spool = Spool(RowFiles(lambda row: [row], lambda row, parts: parts[0]), limit=25)
+    spool = Spool(lambda row: [row], lambda row, parts: parts[0], limit=25)
     published = run([("a", list(range(8)))], work, admission=Admission(8), spool=spool)
     assert published == [("a", [bytes([item]) * 10 for item in range(8)])]
     assert most >= 5
