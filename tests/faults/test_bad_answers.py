@@ -17,14 +17,14 @@ RUNGS = 2
 
 
 def test_loops_are_cut_during_streaming_and_retried_differently(documents, clean, tmp_path):
-    with simulator(loop_rate=0.2, speed=5) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url)
+    with simulator(loop_rate=0.5, speed=5) as server:
+        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url)
         assert run.code == 0, run.said
         requests = server.log()["requests"]
-    rows = accounted(tmp_path / "w")
+    rows = accounted(tmp_path / "w", total=PAGES_EACH)
     looped = [row for row in rows.values() if len(row.attempts) > 1]
     assert looped
-    assert Counter(one["finish"] for one in requests) == {"stop": PAGES, "abort": RUNGS * len(looped)}
+    assert Counter(one["finish"] for one in requests) == {"stop": PAGES_EACH, "abort": RUNGS * len(looped)}
     for row in looped:
         assert [one["reason"] for one in row.attempts] == ["repetition loop"] * RUNGS + [None]
         assert all(one["tokens_out"] for one in row.attempts)
@@ -33,27 +33,27 @@ def test_loops_are_cut_during_streaming_and_retried_differently(documents, clean
 
 
 def test_loop_on_every_try_keeps_sound_part_and_degrades_page(documents, tmp_path):
-    with simulator(loop_rate=0.2) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url, max_page_attempts=RUNGS)
+    with simulator(loop_rate=0.5) as server:
+        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url, max_page_attempts=RUNGS)
         assert run.code == 0, run.said
     degraded = [row for row in pages(tmp_path / "w") if row.status == "degraded"]
     assert degraded
-    accounted(tmp_path / "w", degraded=len(degraded))
+    accounted(tmp_path / "w", total=PAGES_EACH, degraded=len(degraded))
     for row in degraded:
         assert str(row.reason) == "repetition loop"
         assert "page-" in row.markdown
         assert [one["reason"] for one in row.attempts] == ["repetition loop"] * RUNGS
 
 
-def test_empty_answers_are_not_accepted(documents, clean, tmp_path):
-    with simulator(empty_rate=0.2) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url)
+def test_empty_answers_are_not_accepted(documents, tmp_path):
+    with simulator(empty_rate=0.5) as server:
+        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url)
         assert run.code == 0, run.said
         count = asked(server).total()
-    rows = accounted(tmp_path / "w")
+    rows = accounted(tmp_path / "w", total=PAGES_EACH)
     empty = [row for row in rows.values() if len(row.attempts) > 1]
     assert empty
-    assert count == PAGES + RUNGS * len(empty)
+    assert count == PAGES_EACH + RUNGS * len(empty)
     for row in rows.values():
         assert [one["reason"] for one in row.attempts[:-1]] == ["empty answer"] * RUNGS * (row in empty)
         assert row.markdown
