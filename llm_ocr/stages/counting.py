@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, islice
+from itertools import islice
 from typing import Literal, TypeVar
 
 from llm_ocr.documents.files import IMAGE
@@ -287,26 +287,18 @@ class CountOptions:
     sample: int = 200  # opened documents per kind
 
 
-@dataclass(slots=True)
-class Sizes:
-    """Pages of documents of one kind by size, for estimates."""
+def likely_pages(size: int, known: Sequence[tuple[int, int]]) -> int:
+    """Return the pages by the mean bytes per page of the documents of nearest size; at least 1.
 
-    known: list[tuple[int, int]]  # size in bytes, pages
-    _bytes: list[int] = field(init=False)
-    _pages: list[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.known.sort()
-        self._bytes = [0, *accumulate(size for size, _ in self.known)]
-        self._pages = [0, *accumulate(pages for _, pages in self.known)]
-
-    def pages(self, size: int) -> int:
-        """Return the pages by the mean bytes per page of the documents of nearest size; at least 1."""
-        begin = max(0, min(bisect_left(self.known, (size, 0)) - _NEIGHBOURS // 2, len(self.known) - _NEIGHBOURS))
-        end = min(begin + _NEIGHBOURS, len(self.known))
-        some = self._bytes[end] - self._bytes[begin]
-        per_byte = (self._pages[end] - self._pages[begin]) / some if some else 1 / _GUESS
-        return max(1, round(size * per_byte))
+    Args:
+        size: Bytes of the document.
+        known: Size in bytes and pages of documents of its kind, in ascending order.
+    """
+    begin = max(0, min(bisect_left(known, (size, 0)) - _NEIGHBOURS // 2, len(known) - _NEIGHBOURS))
+    near = known[begin : begin + _NEIGHBOURS]
+    some = sum(one for one, _ in near)
+    per_byte = sum(pages for _, pages in near) / some if some else 1 / _GUESS
+    return max(1, round(size * per_byte))
 
 
 class Estimator:
@@ -315,7 +307,7 @@ class Estimator:
     def __init__(self, counter: PageCounter, options: CountOptions) -> None:
         self._counter = counter
         self._options = options
-        self._sizes: dict[str, Sizes] = {}
+        self._sizes: dict[str, list[tuple[int, int]]] = {}  # see `likely_pages`
         self._sampled: dict[int, PlannedDocument] = {}  # by the documents' identity
 
     async def look(self, batch: Sequence[SourceDocument]) -> None:
@@ -332,7 +324,7 @@ class Estimator:
             for document, made in zip(chosen, opened, strict=True):
                 self._sampled[id(document)] = made
                 self._counter.remember(made)
-            self._sizes[kind] = Sizes(known)
+            self._sizes[kind] = sorted(known)
 
     async def _opened(self, known: list[tuple[int, int]], document: SourceDocument) -> PlannedDocument:
         try:
@@ -363,7 +355,7 @@ class Estimator:
         if known:
             return self._counter.counted(document, version, known)
         kind = _kind(document)
-        total = 1 if kind == IMAGE else self._sizes[kind].pages(document.size or 0)
+        total = 1 if kind == IMAGE else likely_pages(document.size or 0, self._sizes[kind])
         planned = self._counter.estimated(document, version, total)
         short = known == 0 or planned.estimate <= self._options.pages_per_unit
         return planned if short else None

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llm_ocr.config.groups import HYBRID, SERVER, VLLM, RaySettings
 from llm_ocr.config.models import (
@@ -44,9 +44,6 @@ from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.status import Worked
 from llm_ocr.workspace.stored import remember_plan, workspace_options
-
-if TYPE_CHECKING:
-    from llm_ocr.compat.datasets import InputDataset
 
 __all__ = ["execute"]
 
@@ -94,7 +91,11 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
     on_ray = isinstance(serving, RaySettings) and serving.ray is not None
     planning = settings if isinstance(settings, PlanSettings) else None  # only these commands may create a workspace
     found = await find(planning, command) if planning else None  # before the workspace is created
-    dataset = await asyncio.to_thread(_input_of, settings)
+    dataset = None  # of the predecessor, which the command imports
+    if isinstance(settings, InputCommand) and settings.input is not None:
+        from llm_ocr.compat.datasets import input_of
+
+        dataset = await asyncio.to_thread(input_of, settings)
     if command == "run":  # after errors of the settings and the sources
         progress.say(f"Engine: {_about(engine, on_ray, hybrid=planning is not None and planning.engine == HYBRID)}")
     create = found is not None or dataset is not None
@@ -182,15 +183,6 @@ def _about(engine: str, on_ray: bool, *, hybrid: bool) -> str:
     if engine == "embedded" and not on_ray and ENGINES.get(engine).missing():
         return f"embedded (text layer only: OCR is not installed; {install_command('embedded')})"
     return _ABOUT.get(engine, engine).format(whose="the cluster's" if on_ray else "this machine's")
-
-
-def _input_of(settings: PipelineCommand) -> "InputDataset | None":
-    """Return the predecessor's dataset that the command imports, if any. Raises `UsageError` and `StorageError`."""
-    if not isinstance(settings, InputCommand) or settings.input is None:
-        return None
-    from llm_ocr.compat.datasets import input_of
-
-    return input_of(settings)
 
 
 async def _stages(job: Job[Any]) -> tuple[Stage, ...]:

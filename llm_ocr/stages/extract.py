@@ -27,7 +27,7 @@ from llm_ocr.results.schema import pages_to_parquet, release_memory
 from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.scheduling.shards import WHOLE, Shard, has_unclaimed
 from llm_ocr.stages import Progress, Silent
-from llm_ocr.stages.flow import NO_CAPS, Caps, Flow, RowFiles, Spool, Ticket
+from llm_ocr.stages.flow import NO_CAPS, Caps, Flow, Spool, Ticket
 from llm_ocr.stages.job import Job
 from llm_ocr.stages.loop import stepwise
 from llm_ocr.stages.model_choice import page_model, page_profile
@@ -206,7 +206,7 @@ class Extract:
             self._read,
             self.publish,
             self.ready.admission,
-            Spool(RowFiles(_images, _with_images), SPOOL_MEMORY),
+            Spool(_images, _with_images, SPOOL_MEMORY),
             self.caps,
             lambda task: task.part.document_id,
             asyncio.Semaphore(UNITS_AT_ONCE),

@@ -205,14 +205,6 @@ class Kept(Generic[RowT]):
     file: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RowFiles(Generic[RowT]):
-    """Functions that move the large parts of a row to a file and back."""
-
-    parts: Callable[[RowT], Sequence[bytes]]  # returns the large parts
-    with_parts: Callable[[RowT, Sequence[bytes]], RowT]  # returns the row with other large parts
-
-
 @dataclass(slots=True)
 class Spool(Generic[RowT]):
     """Keeps rows until their unit is published.
@@ -221,17 +213,18 @@ class Spool(Generic[RowT]):
     images would accumulate in memory.
     """
 
-    files: RowFiles[RowT] | None = None  # moves rows to files. Without it, all rows stay in memory.
-    limit: int = 0  # bytes in memory. Further rows go to files.
+    parts: Callable[[RowT], Sequence[bytes]] = lambda row: ()  # returns the large parts of a row, for files
+    with_parts: Callable[[RowT, Sequence[bytes]], RowT] = lambda row, parts: row  # returns it with other large parts
+    limit: int = 0  # bytes of large parts in memory. Those of further rows go to files.
     held: int = 0  # bytes in memory now
     _folder: OwnFolder | None = None
     _written: int = field(default=0)
 
     async def keep(self, row: RowT) -> Kept[RowT]:
         """Store a row."""
-        parts = self.files.parts(row) if self.files else ()
+        parts = self.parts(row)
         sizes = [len(part) for part in parts]
-        if self.files is None or self.held + sum(sizes) <= self.limit:
+        if not parts or self.held + sum(sizes) <= self.limit:
             self.held += sum(sizes)
             return Kept(row, sizes)
         if self._folder is None:
@@ -239,7 +232,7 @@ class Spool(Generic[RowT]):
         self._written += 1
         file = self._folder.path / str(self._written)
         await asyncio.to_thread(file.write_bytes, b"".join(parts))
-        return Kept(self.files.with_parts(row, [b""] * len(parts)), sizes, file)
+        return Kept(self.with_parts(row, [b""] * len(parts)), sizes, file)
 
     async def take(self, kept: Sequence[Kept[RowT]]) -> list[RowT]:
         """Return the rows in this order, and forget them."""
@@ -248,12 +241,12 @@ class Spool(Generic[RowT]):
             return [one.row for one in kept]
 
         def taken(one: Kept[RowT]) -> RowT:
-            if one.file is None or self.files is None:
+            if one.file is None:
                 return one.row
             data, ends = one.file.read_bytes(), list(accumulate(one.sizes))
             one.file.unlink()
             parts = [data[end - size : end] for size, end in zip(one.sizes, ends, strict=True)]
-            return self.files.with_parts(one.row, parts)
+            return self.with_parts(one.row, parts)
 
         return await asyncio.to_thread(lambda: [taken(one) for one in kept])
 

@@ -139,7 +139,7 @@ class Verifier:
         self._reader = reader
         self._cropper = cropper
         self._most_waiting = most_waiting
-        self._waiting = 0
+        self.waiting = 0  # bytes of the images that OCR has not read yet
         self._read = asyncio.Event()
         self._tasks: dict[int, asyncio.Task[OcrText]] = {}  # by the page object: sessions read pages of one id
 
@@ -148,14 +148,9 @@ class Verifier:
         version = ENGINES.get(self._reader.name).result_version
         return {"result_version": version, **self._reader.ocr_models()}
 
-    @property
-    def waiting(self) -> int:
-        """Bytes of the images that OCR has not read yet."""
-        return self._waiting
-
     async def wait_for_room(self) -> None:
         """Return when fewer bytes wait than the limit."""
-        while self._waiting >= self._most_waiting:
+        while self.waiting >= self._most_waiting:
             self._read.clear()
             await self._read.wait()
 
@@ -169,12 +164,12 @@ class Verifier:
             return
         if is_true(evidence, Attempt("", "model", Status.OK)):
             return
-        self._waiting += len(page.image.data)
+        self.waiting += len(page.image.data)
         task = self._tasks[id(page)] = asyncio.create_task(self._ocr_text(page))
         task.add_done_callback(lambda done: self._done(done, len(page.image.data)))
 
     def _done(self, task: asyncio.Task[OcrText], size: int) -> None:
-        self._waiting -= size
+        self.waiting -= size
         self._read.set()
         if not task.cancelled():
             task.exception()  # consumed, also if the page fails before it is asked for

@@ -44,6 +44,7 @@ Clock = Callable[[], float]
 # What this worker uses: processor time of its processes, and utilization of the GPUs of its servers.
 
 
+_PROC = Path("/proc")
 #: Readings from one search for processes to the next: a search reads all processes of the machine (10 ms for 500).
 SEARCH = 10
 #: Share of a GPU's memory from which it counts: a GPU without a model would lower the mean.
@@ -63,19 +64,12 @@ class UsageMeter:
     """Reads the use of this worker's processes and GPUs.
 
     Args:
-        proc: Folder of the processes.
         gpu: Returns the utilization of the GPUs that hold models, 0..1; None if unknown. Called only while an engine
             core runs below this process.
         clock: Returns seconds and never goes back.
     """
 
-    def __init__(
-        self,
-        proc: Path = Path("/proc"),
-        gpu: Callable[[], float | None] | None = None,
-        clock: Clock = time.monotonic,
-    ) -> None:
-        self._proc = proc
+    def __init__(self, gpu: Callable[[], float | None] | None = None, clock: Clock = time.monotonic) -> None:
         self._gpu = gpu or GpuMeter().read
         self._clock = clock
         self._ticks = os.sysconf("SC_CLK_TCK")
@@ -109,7 +103,7 @@ class UsageMeter:
     def _search(self) -> dict[int, str]:
         """Return the kind of each process below this one that has a kind."""
         parents: dict[int, int] = {}
-        for entry in self._proc.glob("[0-9]*"):
+        for entry in _PROC.glob("[0-9]*"):
             if (fields := self._stat(int(entry.name))) is not None:
                 parents[int(entry.name)] = int(fields[1])
         below, ahead = set[int](), [os.getpid()]
@@ -128,14 +122,14 @@ class UsageMeter:
 
     def _title(self, pid: int) -> bytes:
         try:
-            return (self._proc / str(pid) / "cmdline").read_bytes()[:4096]
+            return (_PROC / str(pid) / "cmdline").read_bytes()[:4096]
         except OSError:
             return b""
 
     def _stat(self, pid: int) -> list[str] | None:
         """Return the fields of a process after its name: state, parent ..."""
         try:
-            return (self._proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            return (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             return None  # it has ended
 
@@ -151,7 +145,7 @@ class UsageMeter:
         waited = 0.0
         if kind == "renderer":
             with contextlib.suppress(OSError, IndexError):  # a kernel without scheduler statistics
-                waited = int((self._proc / str(pid) / "schedstat").read_text().split()[1]) / 1e9
+                waited = int((_PROC / str(pid) / "schedstat").read_text().split()[1]) / 1e9
         return (int(fields[11]) + int(fields[12])) / self._ticks + waited
 
 

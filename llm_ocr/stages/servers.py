@@ -217,10 +217,8 @@ class Engines:
         return servers(profile, options, planned.devices, say=self._say, release=release, before=self._checks.prepare)
 
 
-def serve_options(settings: VllmSettings, model: str, revision: str | None, logs: Path | None = None) -> "ServeOptions":
+def serve_options(settings: VllmSettings, model: str, revision: str | None, logs: Path | None = None) -> ServeOptions:
     """Return the options of the servers that we start."""
-    from llm_ocr.engines.vllm.command import ServeOptions
-
     return ServeOptions(
         command=tuple(shlex.split(settings.vllm_command)),
         args=tuple(settings.vllm_arg),

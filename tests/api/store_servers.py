@@ -58,20 +58,24 @@ def aws_environment(**more: str) -> Iterator[None]:
         yield
 
 
+@cache
+def moto_url() -> str:
+    """Return the URL of an S3 server that ends with the process: moto's servers would share one state anyway."""
+    server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    load_models_once()
+    started = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    started.start()
+    host, port = started.get_host_and_port()
+    return f"http://{host}:{port}"
+
+
 @contextlib.contextmanager
 def s3_server(bucket: str) -> Iterator[str]:
-    """Yield the URL of an S3 server with this bucket. moto's servers share one state in a process."""
+    """Yield the URL of an S3 server with this bucket."""
     boto3 = pytest.importorskip("boto3")
-    load_models_once()
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    try:
-        with aws_environment():
-            boto3.client("s3", endpoint_url=f"http://{host}:{port}").create_bucket(Bucket=bucket)
-        yield f"http://{host}:{port}"
-    finally:
-        server.stop()
+    with aws_environment():
+        boto3.client("s3", endpoint_url=moto_url()).create_bucket(Bucket=bucket)
+    yield moto_url()
 
 
 @contextlib.contextmanager

@@ -67,19 +67,15 @@ def test_money_is_tokens_and_hours_at_the_prices_given(measured):
     assert here["price"] == "$0 in, $2 out; $3.00 an hour"
 
 
-def test_the_bytes_are_those_that_a_run_leaves(measured, documents, server, tmp_path):
-    found, _, _ = measured
-    small = {"image_size": 256, "render_workers": 1, "pages_per_unit": 64}  # one file
-    llm_ocr.extract(documents, workspace=tmp_path / "w", server_url=server.url, **small)
-    real = sum(file.stat().st_size for file in (tmp_path / "w" / "extract").rglob("*.parquet"))
-    assert found["stored"]["bytes"]["low"] < real < found["stored"]["bytes"]["high"]
-
-
-def test_tokens_are_near_those_of_a_run(documents, server, tmp_path):
+def test_bytes_and_tokens_are_near_those_of_a_run(measured, documents, server, tmp_path):
+    small = {"image_size": 256, "render_workers": 1}
+    run = llm_ocr.extract(documents, workspace=tmp_path / "w", server_url=server.url, pages_per_unit=64, **small)
+    real = sum(file.stat().st_size for file in (tmp_path / "w" / "extract").rglob("*.parquet"))  # one file
+    stored = measured[0]["stored"]["bytes"]
+    assert stored["low"] < real < stored["high"]
     found = llm_ocr.estimate(
-        documents, calibrate=True, calibrate_pages=20, server_url=server.url, image_size=256, price_out=1e6
+        documents, calibrate=True, calibrate_pages=20, server_url=server.url, price_out=1e6, **small
     )
-    run = llm_ocr.extract(documents, workspace=tmp_path / "w", server_url=server.url, image_size=256)
     cost = found.options[0].cost
     assert cost is not None and cost.low < run.status.tokens_out < cost.high
 
@@ -99,19 +95,26 @@ def test_embedded_engine_is_calibrated_on_a_workspace_plan(examples, tmp_path):
     assert not (tmp_path / "w" / "extract").exists() and not (tmp_path / "w" / "metrics").exists()
 
 
+HYBRID = ("--engine", "hybrid", "--calibrate-pages")
+
+
 @pytest.mark.parametrize(
     ("flags", "code", "words"),
     [
-        (("--page-count", "9"), 2, "no documents to read"),
-        ((), 2, "no documents to read"),
-        (("--stage", "describe"), 2, "only extract"),
-        (("--model", "embedded", "--server-url", "http://127.0.0.1:9"), 2, "uses no server"),
-        (("--vllm-command", "no-such-program", "--offline"), 1, "no-such-program"),
+        (("--calibrate", "--page-count", "9"), 2, "no documents to read"),
+        (("--calibrate",), 2, "no documents to read"),
+        (("--calibrate", "--stage", "describe"), 2, "only extract"),
+        (("--calibrate", "--model", "embedded", "--server-url", "http://127.0.0.1:9"), 2, "uses no server"),
+        (("--calibrate", "--vllm-command", "no-such-program", "--offline"), 1, "no-such-program"),
+        ((*HYBRID, "1", "--page-count", "9"), 2, "no documents to read"),
+        ((*HYBRID, "1", "--stage", "describe"), 2, "only extract"),
+        ((*HYBRID, "1", "--model", "embedded"), 2, "needs a model"),
+        ((*HYBRID, "1", "--hardware", "hf-jobs:cpu-basic"), 2, "no GPU"),
     ],
 )
-def test_what_cannot_be_calibrated_is_said(documents, tmp_path, flags, code, words):
+def test_what_cannot_be_read_for_an_estimate_is_said(documents, tmp_path, flags, code, words):
     sources = () if words == "no documents to read" else (documents,)
-    ended = cli("estimate", *sources, "--calibrate", *flags, cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
+    ended = cli("estimate", *sources, *flags, cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
     assert ended.returncode == code and words in ended.stderr, said(ended)
     assert list(tmp_path.iterdir()) == []
 
@@ -142,7 +145,7 @@ def test_the_same_seed_draws_the_same_pages():
 
 
 def test_hybrid_shows_shares_by_a_sample_that_no_model_reads(examples, tmp_path):
-    flags = ("--engine", "hybrid", "--calibrate-pages", "2", "--json", "--quiet", *FRUGAL[2:])
+    flags = (*HYBRID, "2", "--json", "--quiet", *FRUGAL[2:])
     ended = cli("estimate", examples / "paper.pdf", *flags, cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
     assert ended.returncode == 0, said(ended)
     found = json.loads(ended.stdout)
@@ -153,18 +156,3 @@ def test_hybrid_shows_shares_by_a_sample_that_no_model_reads(examples, tmp_path)
     assert [option["model_threshold"] for option in hybrid] == [0.5, THRESHOLD, 0.1]
     assert "2 of 3 pages" in " ".join(found["assumptions"])
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("--page-count", "9"), "no documents to read"),
-        (("--stage", "describe"), "only extract"),
-        (("--model", "embedded"), "needs a model"),
-        (("--hardware", "hf-jobs:cpu-basic"), "no GPU"),
-    ],
-)
-def test_what_hybrid_cannot_estimate_is_said(documents, tmp_path, flags, words):
-    sources = () if words == "no documents to read" else (documents,)
-    ended = cli("estimate", *sources, "--engine", "hybrid", "--calibrate-pages", "1", *flags, cwd=tmp_path)
-    assert ended.returncode == 2 and words in ended.stderr, said(ended)

@@ -222,11 +222,6 @@ def test_without_a_model_the_flag_to_give_is_named(assembled, tmp_path):
     assert missing.returncode == 2 and "--schema" in missing.stderr, said(missing)
 
 
-def test_a_model_that_only_reads_pages_is_refused(assembled):
-    with pytest.raises(UsageError, match="deepseek-ocr reads pages and follows no instructions"):
-        llm_ocr.fields(workspace=assembled, schema=Invoice, model="deepseek-ocr", server_url="http://127.0.0.1:9")
-
-
 def test_the_only_model_of_a_server_is_asked(assembled, tmp_path):
     with running(served_model_name="my-llm", preset="h100", speed=50) as server:
         (row, _) = read(assembled, server).fields()
@@ -238,8 +233,9 @@ def test_the_only_model_of_a_server_is_asked(assembled, tmp_path):
         read(assembled, server)
 
 
-def test_options_without_an_effect_are_errors(assembled):
+def test_options_without_an_effect_and_models_that_only_read_pages_are_errors(assembled):
     for more, message in (
+        ({"model": "deepseek-ocr"}, "deepseek-ocr reads pages and follows no instructions"),
         ({"engine": "hybrid"}, "`engine=hybrid` has no effect"),
         ({"parser": "plain"}, "`parser` has"),
     ):

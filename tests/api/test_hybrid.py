@@ -113,25 +113,20 @@ def test_lost_model_leaves_the_text_of_the_cpu_engine(documents, tmp_path):
     assert {page.text_source for page in mended.pages(images=False)} == {"model"}
 
 
-def test_hybrid_without_a_model_is_an_error(documents, tmp_path):
-    done = cli("run", documents, "-w", "w", "--engine", "hybrid", cwd=tmp_path)
-    assert done.returncode == 2, said(done)
-    assert "--server-url" in done.stderr
-    assert not (tmp_path / "w").exists()
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        (("--engine", "hybrid"), "--server-url"),
         (("--engine", "embedded", "--model-share", "0.4"), "--engine hybrid"),
         (("--engine", "hybrid", "--server-url", "http://127.0.0.1:1", "--fallback", "none"), "Leave out --fallback"),
         (("--engine", "hybrid", "--server-url", "http://127.0.0.1:1", "--model-share", "0"), "--model-share"),
     ],
 )
-def test_settings_without_effect_are_refused(flags, message, documents, tmp_path):
+def test_missing_model_and_settings_without_effect_are_refused(flags, message, documents, tmp_path):
     done = cli("run", documents, "-w", "w", *flags, cwd=tmp_path)
     assert done.returncode == 2, said(done)
     assert message in done.stderr
+    assert not (tmp_path / "w").exists()
 
 
 async def test_session_reads_with_both(server, documents):

@@ -19,9 +19,9 @@ FILES = {"config.json": b"{}", "model.safetensors": b"w" * 5000, "tokenizer/voca
 SIMULATOR = shlex.join([sys.executable, "-m", "llm_ocr_simulator"])
 
 
-@pytest.fixture(params=[s3, gcs], ids=["s3", "gcs"])
+@pytest.fixture(params=[gcs], ids=["gcs"])
 def url(request) -> Iterator[str]:
-    """A model there."""
+    """A model there; on GCS, unless the test names another store."""
     with by_environment(request.param) as url:
         made = f"{url}/ocr"
         store = open_store(made)

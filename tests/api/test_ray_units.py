@@ -65,12 +65,11 @@ def work(tmp_path_factory, examples) -> Work:
     return Work("extract", "0" * 12, settings, "embedded", 1, str(Path.cwd()), "", library_version())
 
 
-def failure_of(work: Work) -> Failure:
-    """Why a worker that has been given nothing ends."""
+def failure_of(work: Work) -> Failure | None:
+    """Run a worker to its end; return why it failed."""
     worker = Worker(work)
     while not (report := worker.turn()).ended:
         pass
-    assert report.failure is not None
     return report.failure
 
 
@@ -80,10 +79,13 @@ def failure_of(work: Work) -> Failure:
         ({"witness": "/not/on/this/machine.pdf"}, "/not/on/this/machine.pdf is not on"),
         ({"version": "0.0.0"}, "0.0.0 where the command was started"),
         ({"key": "1" * 12}, "other results than the driver"),
+        ({"settings": ExtractSettings(workspace="/not/on/this/machine")}, "no workspace at"),
     ],
+    ids=["document", "version", "key", "workspace"],
 )
 def test_worker_with_differing_results_stops_the_command(work, wrong, message):
     failure = failure_of(replace(work, **wrong))
+    assert failure is not None
     assert message in failure.message
     assert failure.hint
     assert failure.everywhere
@@ -97,20 +99,10 @@ def test_without_leases_each_worker_reads_its_shard(work, tmp_path, examples):
         engines = Engines("embedded", settings, tmp_path, lambda line: None)
         key = asyncio.run(extract_claim(Job(opened, settings, Silent(), engines, Remote(settings)))).key
     for index in (0, 1):
-        worker = Worker(replace(work, settings=settings, key=key, split=Split(Shard(index, 2))))
-        while not (report := worker.turn()).ended:
-            pass
-        assert report.failure is None
+        assert failure_of(replace(work, settings=settings, key=key, split=Split(Shard(index, 2)))) is None
         with Workspace.open(str(tmp_path / "w")) as opened:
             assert len(done_units(opened, "extract", key)) == index + 1
     assert llm_ocr.open(tmp_path / "w").status.stages["extract"].finished
-
-
-def test_a_workspace_that_a_node_does_not_see_stops_the_command(work, tmp_path):
-    settings = work.settings.model_copy(update={"workspace": str(tmp_path / "elsewhere")})
-    failure = failure_of(replace(work, settings=settings))
-    assert "no workspace at" in failure.message
-    assert failure.everywhere
 
 
 def test_cores_are_shared_by_the_workers_of_a_machine(work, monkeypatch):

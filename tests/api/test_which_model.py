@@ -275,31 +275,20 @@ print(newest_commit("owner/model", offline=False, cache=Path(sys.argv[1])))
 """
 
 
-@pytest.fixture
-def closed_port():
-    """A port of this machine at which nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
-
-
-def commit_without_a_network(cache, port):
-    """In a process of its own: the client reads the Hub's address when it is imported."""
-    away = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    return subprocess.run([sys.executable, "-c", ASK, str(cache)], env=away, capture_output=True, text=True, check=True)
-
-
-def test_without_a_network_the_model_goes_on_without_a_commit(tmp_path, closed_port):
-    ended = commit_without_a_network(tmp_path, closed_port)
-    assert ended.stdout.strip() == "None"
+@pytest.mark.parametrize("fetched", [None, COMMIT], ids=["nothing", "a commit"])
+def test_without_a_network_the_last_fetched_commit_counts_if_any(tmp_path, fetched):
+    if fetched:
+        refs = tmp_path / "models--owner--model" / "refs"
+        refs.mkdir(parents=True)
+        (refs / "main").write_text(fetched)
+    with socket.socket() as nobody:  # a process of its own: the client reads the Hub's address when it is imported
+        nobody.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        away = {**os.environ, "HF_ENDPOINT": address, "HF_HUB_DISABLE_TELEMETRY": "1"}
+        command = [sys.executable, "-c", ASK, str(tmp_path)]
+        ended = subprocess.run(command, env=away, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == str(fetched)
     assert "newest commit of owner/model is unknown" in ended.stderr
-
-
-def test_without_a_network_the_last_fetched_commit_counts(tmp_path, closed_port):
-    refs = tmp_path / "models--owner--model" / "refs"
-    refs.mkdir(parents=True)
-    (refs / "main").write_text(COMMIT)
-    assert commit_without_a_network(tmp_path, closed_port).stdout.strip() == COMMIT
 
 
 class Said(Exception):

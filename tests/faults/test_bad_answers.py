@@ -17,14 +17,14 @@ RUNGS = 2
 
 
 def test_loops_are_cut_during_streaming_and_retried_differently(documents, clean, tmp_path):
-    with simulator(loop_rate=0.2, speed=5) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url)
+    with simulator(loop_rate=0.5, speed=5) as server:
+        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url)
         assert run.code == 0, run.said
         requests = server.log()["requests"]
-    rows = accounted(tmp_path / "w")
+    rows = accounted(tmp_path / "w", total=PAGES_EACH)
     looped = [row for row in rows.values() if len(row.attempts) > 1]
     assert looped
-    assert Counter(one["finish"] for one in requests) == {"stop": PAGES, "abort": RUNGS * len(looped)}
+    assert Counter(one["finish"] for one in requests) == {"stop": PAGES_EACH, "abort": RUNGS * len(looped)}
     for row in looped:
         assert [one["reason"] for one in row.attempts] == ["repetition loop"] * RUNGS + [None]
         assert all(one["tokens_out"] for one in row.attempts)
@@ -33,27 +33,27 @@ def test_loops_are_cut_during_streaming_and_retried_differently(documents, clean
 
 
 def test_loop_on_every_try_keeps_sound_part_and_degrades_page(documents, tmp_path):
-    with simulator(loop_rate=0.2) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url, max_page_attempts=RUNGS)
+    with simulator(loop_rate=0.5) as server:
+        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url, max_page_attempts=RUNGS)
         assert run.code == 0, run.said
     degraded = [row for row in pages(tmp_path / "w") if row.status == "degraded"]
     assert degraded
-    accounted(tmp_path / "w", degraded=len(degraded))
+    accounted(tmp_path / "w", total=PAGES_EACH, degraded=len(degraded))
     for row in degraded:
         assert str(row.reason) == "repetition loop"
         assert "page-" in row.markdown
         assert [one["reason"] for one in row.attempts] == ["repetition loop"] * RUNGS
 
 
-def test_empty_answers_are_not_accepted(documents, clean, tmp_path):
-    with simulator(empty_rate=0.2) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url)
+def test_empty_answers_are_not_accepted(documents, tmp_path):
+    with simulator(empty_rate=0.5) as server:
+        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url)
         assert run.code == 0, run.said
         count = asked(server).total()
-    rows = accounted(tmp_path / "w")
+    rows = accounted(tmp_path / "w", total=PAGES_EACH)
     empty = [row for row in rows.values() if len(row.attempts) > 1]
     assert empty
-    assert count == PAGES + RUNGS * len(empty)
+    assert count == PAGES_EACH + RUNGS * len(empty)
     for row in rows.values():
         assert [one["reason"] for one in row.attempts[:-1]] == ["empty answer"] * RUNGS * (row in empty)
         assert row.markdown
@@ -71,13 +71,21 @@ def test_blank_page_is_ok_without_a_request(tmp_path):
     assert (row.status, row.blank) == ("ok", True)
 
 
-def test_pages_with_only_empty_answers_fail_without_made_up_text(documents, tmp_path):
-    with simulator(empty_rate=1.0) as server:
-        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url, max_page_attempts=RUNGS)
+@pytest.mark.parametrize(
+    ("faulty", "settings", "tries", "reason"),
+    [
+        ({"empty_rate": 1.0}, {"max_page_attempts": RUNGS}, RUNGS, "empty answer"),
+        ({"fault": {"too-long": 1}}, {}, 5, "prompt too long"),
+    ],
+    ids=["empty", "never fits"],
+)
+def test_pages_without_an_answer_fail_without_made_up_text(documents, tmp_path, faulty, settings, tries, reason):
+    with simulator(**faulty) as server:
+        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url, **settings)
         assert run.code == 3, run.said
-        assert asked(server).total() == PAGES_EACH * RUNGS
+        assert asked(server).total() == PAGES_EACH * tries
     rows = accounted(tmp_path / "w", total=PAGES_EACH, failed=PAGES_EACH)
-    assert {(str(row.reason), row.markdown) for row in rows.values()} == {("empty answer", "")}
+    assert {(str(row.reason), row.markdown) for row in rows.values()} == {(reason, "")}
 
 
 def test_a_prompt_that_is_too_long_shrinks_its_image_once(tmp_path):
@@ -111,21 +119,17 @@ def largest_url(folder):
     return len(data_url(pages(folder / "whole", images=True)[0].image))
 
 
-def test_a_page_that_never_fits_fails_after_five_requests(documents, tmp_path):
-    with simulator(fault={"too-long": 1}) as server:
-        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url)
-        assert run.code == 3, run.said
-        assert asked(server).total() == 5 * PAGES_EACH
-    rows = accounted(tmp_path / "w", total=PAGES_EACH, failed=PAGES_EACH)
-    assert {str(row.reason) for row in rows.values()} == {"prompt too long"}
-
-
-def test_refused_page_uses_its_text_layer_if_that_is_enabled(documents, tmp_path):
-    with simulator(fault={"too-long": 1}) as server:
-        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url, fallback="text-layer")
+@pytest.mark.parametrize(
+    ("fault", "tries", "reason"), [({"too-long": 1}, 5, "prompt too long"), ({"500": 1.0}, 1, "server error")]
+)
+def test_refused_page_or_one_out_of_tries_uses_its_text_layer(documents, tmp_path, fault, tries, reason):
+    settings = {"max_page_attempts": tries, "fallback": "text-layer"}
+    with simulator(fault=fault) as server:
+        run = extract(documents / "0.pdf", tmp_path / "w", server_url=server.url, **settings)
         assert run.code == 0, run.said
+        assert asked(server).total() == PAGES_EACH * tries
     rows = accounted(tmp_path / "w", total=PAGES_EACH, degraded=PAGES_EACH)
-    assert {(row.text_source, str(row.reason)) for row in rows.values()} == {("text-layer", "prompt too long")}
+    assert {(row.text_source, str(row.reason)) for row in rows.values()} == {("text-layer", reason)}
     assert all("This is page" in row.markdown for row in rows.values())
 
 

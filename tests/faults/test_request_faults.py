@@ -112,16 +112,6 @@ def test_pages_that_run_out_of_tries_fail_and_are_read_by_retry(documents, clean
     same_as(clean, workspace)
 
 
-def test_page_out_of_tries_uses_its_text_layer_if_enabled(documents, tmp_path):
-    with simulator(fault={"500": 1.0}) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url, max_page_attempts=1, fallback="text-layer")
-        assert run.code == 0, run.said
-        assert asked(server).total() == PAGES
-    rows = accounted(tmp_path / "w", degraded=PAGES)
-    assert {(row.text_source, str(row.reason)) for row in rows.values()} == {("text-layer", "server error")}
-    assert all("This is page" in row.markdown for row in rows.values())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [dict.fromkeys(QUICK, 0.02), {"die-after": PAGES + 10, "only-starts": 1}])
 def test_faults_in_any_stage_leave_documents_and_figures_equal(documents, whole, tmp_path, fault):

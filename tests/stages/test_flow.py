@@ -9,7 +9,7 @@ from llm_ocr.results.quality.scoring import rated
 from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
 from llm_ocr.stages import Silent
 from llm_ocr.stages.extract import UNITS_AT_ONCE, Extract, _images, _with_images, finished_page
-from llm_ocr.stages.flow import FIRST_GUESS, Admission, Caps, Flow, RowFiles, Spool
+from llm_ocr.stages.flow import FIRST_GUESS, Admission, Caps, Flow, Spool
 from llm_ocr.stages.readers import Reading
 from llm_ocr.types import (
     Attempt,
@@ -27,24 +27,32 @@ from llm_ocr.types import (
 )
 
 
-def run(units, work, *, admission=None, caps=None, spool=None):
+def run(units, work, *, publish=None, admission=None, caps=None, spool=None, **again):
+    """Process the units, a list or an asynchronous iterator of them; return what was published, in this order."""
     published = []
 
-    async def source():
+    async def listed():
         for unit in units:
             yield unit
 
-    async def publish(unit, rows):
+    async def keep(unit, rows):
         published.append((unit, list(rows)))
+        if publish is not None:
+            await publish(unit, rows)
 
     async def main():
         flow = Flow(
-            work, publish, admission or Admission(3), spool or Spool(), caps or Caps(), lambda item: str(item)[0]
+            work, keep, admission or Admission(3), spool or Spool(), caps or Caps(), lambda item: str(item)[0], **again
         )
-        await asyncio.wait_for(flow.run(source()), 30)
+        await asyncio.wait_for(flow.run(listed() if isinstance(units, list) else units), 30)
 
     asyncio.run(main())
     return published
+
+
+async def unchanged(item, ticket):
+    """The work of tests that look at units."""
+    return item
 
 
 async def rounds():
@@ -62,19 +70,25 @@ def test_every_unit_is_published_once_with_its_rows_in_order():
     assert sorted(published) == [("a", [10, 20, 30, 40, 50]), ("b", []), ("c", [60])]
 
 
-def test_no_more_items_than_allowed_are_under_way():
+def most_under_way(units, admission) -> int:
+    """Process items that are their own weight; return the most that were prepared at a time."""
     under_way, most = 0, 0
 
     async def work(item, ticket):
         nonlocal under_way, most
+        ticket.weigh(item)
         under_way += 1
         most = max(most, under_way)
         await rounds()
         under_way -= 1
         return item
 
-    run([("a", list(range(20))), ("b", list(range(20)))], work, admission=Admission(4))
-    assert most == 4
+    assert sorted(run(units, work, admission=admission)) == units
+    return most
+
+
+def test_no_more_items_than_allowed_are_under_way():
+    assert most_under_way([("a", list(range(20))), ("b", list(range(20)))], Admission(4)) == 4
 
 
 def test_item_taken_up_by_the_engine_lets_the_next_be_prepared():
@@ -98,45 +112,23 @@ def test_item_taken_up_by_the_engine_lets_the_next_be_prepared():
 
 
 def test_preparation_is_bounded_in_bytes_but_admits_a_heavy_item():
-    under_way, most = 0, 0
-
-    async def work(item, ticket):
-        nonlocal under_way, most
-        ticket.weigh(item)
-        under_way += 1
-        most = max(most, under_way)
-        await rounds()
-        under_way -= 1
-        return item
-
-    admission = Admission(1000, 4 * FIRST_GUESS)
-    run([("a", [FIRST_GUESS] * 40)], work, admission=admission)
-    assert most == 4
-    assert len(run([("a", [9_000_000] * 5)], work, admission=Admission(9, 4 << 20))[0][1]) == 5
+    assert most_under_way([("a", [FIRST_GUESS] * 40)], Admission(1000, 4 * FIRST_GUESS)) == 4
+    most_under_way([("a", [9_000_000] * 5)], Admission(9, 4 << 20))  # each is admitted in the end
 
 
 def test_a_stuck_item_holds_no_other_unit():
     released = asyncio.Event()
-    order = []
 
     async def work(item, ticket):
         if item == "stuck":
             await released.wait()
         return item
 
-    async def main():
-        async def source():
-            yield "a", ["stuck"]
-            yield "b", ["quick"]
+    async def publish(unit, rows):
+        released.set()
 
-        async def publish(unit, rows):
-            order.append(unit)
-            released.set()
-
-        await asyncio.wait_for(Flow(work, publish, Admission(2), Spool(), Caps(), str).run(source()), 30)
-
-    asyncio.run(main())
-    assert order == ["b", "a"]
+    published = run([("a", ["stuck"]), ("b", ["quick"])], work, publish=publish, admission=Admission(2))
+    assert published == [("b", ["quick"]), ("a", ["stuck"])]
 
 
 def test_an_error_that_is_not_a_row_ends_the_flow():
@@ -150,18 +142,11 @@ def test_an_error_that_is_not_a_row_ends_the_flow():
 
 @pytest.mark.parametrize("items", [[1, 2], []], ids=["whole", "empty"])
 def test_a_unit_that_cannot_be_published_ends_the_flow(items):
-    async def work(item, ticket):
-        return item
-
     async def publish(unit, rows):
         raise OSError("disk full")
 
-    async def source():
-        yield "a", items
-
-    flow = Flow(work, publish, Admission(2), Spool(), Caps(), str)
     with pytest.raises(ExceptionGroup) as group:
-        asyncio.run(asyncio.wait_for(flow.run(source()), 30))
+        run([("a", items)], unchanged, publish=publish)
     assert group.value.subgroup(OSError)
 
 
@@ -184,18 +169,17 @@ def counted(caps):
     return most
 
 
-def test_pages_of_one_document_are_capped_while_others_go_on():
-    most = counted(Caps(pages=2))
-    assert most["pages"] == 2
-    assert most["documents"] == 3
-
-
-def test_documents_are_capped():
-    assert counted(Caps(documents=1))["documents"] == 1
-
-
-def test_open_units_are_capped():
-    assert counted(Caps(units=1))["documents"] == 1
+@pytest.mark.parametrize(
+    ("caps", "most"),
+    [
+        (Caps(pages=2), {"pages": 2, "documents": 3}),
+        (Caps(documents=1), {"documents": 1}),
+        (Caps(units=1), {"documents": 1}),
+    ],
+    ids=["pages of a document", "documents", "units"],
+)
+def test_work_is_capped_while_other_documents_go_on(caps, most):
+    assert most.items() <= counted(caps).items()
 
 
 def test_rows_beyond_memory_wait_in_files_and_return_in_order(tmp_path, monkeypatch):
@@ -209,7 +193,7 @@ def test_rows_beyond_memory_wait_in_files_and_return_in_order(tmp_path, monkeypa
             most = len(list(tmp_path.glob("*/*")))
         return bytes([item]) * 10
 
-    spool = Spool(RowFiles(lambda row: [row], lambda row, parts: parts[0]), limit=25)
+    spool = Spool(lambda row: [row], lambda row, parts: parts[0], limit=25)
     published = run([("a", list(range(8)))], work, admission=Admission(8), spool=spool)
     assert published == [("a", [bytes([item]) * 10 for item in range(8)])]
     assert most >= 5
@@ -217,56 +201,39 @@ def test_rows_beyond_memory_wait_in_files_and_return_in_order(tmp_path, monkeypa
 
 
 def test_capped_items_go_on_while_the_next_unit_is_waited_for():
-    done = []
+    done, all_done = [], asyncio.Event()
 
-    async def main():
-        all_done = asyncio.Event()
+    async def units():
+        yield "a", ["a1", "a2", "a3"]
+        await all_done.wait()
+        yield "b", ["b1"]
 
-        async def source():
-            yield "a", ["a1", "a2", "a3"]
-            await all_done.wait()
-            yield "b", ["b1"]
+    async def work(item, ticket):
+        done.append(item)
+        if len(done) == 3:
+            all_done.set()
+        await asyncio.sleep(0)
+        return item
 
-        async def work(item, ticket):
-            done.append(item)
-            if len(done) == 3:
-                all_done.set()
-            await asyncio.sleep(0)
-            return item
+    async def publish(unit, rows):
+        done.append(unit)
 
-        async def publish(unit, rows):
-            done.append(unit)
-
-        flow = Flow(work, publish, Admission(5), Spool(), Caps(pages=1), lambda item: item[0])
-        await asyncio.wait_for(flow.run(source()), 30)
-
-    asyncio.run(main())
+    run(units(), work, publish=publish, admission=Admission(5), caps=Caps(pages=1))
     assert done == ["a1", "a2", "a3", "a", "b1", "b"]
 
 
 def test_empty_units_wait_for_a_store_together_and_block_none():
     """A store that gathers several units in one commit sees several at a time."""
-    published, together = [], asyncio.Event()
-
-    async def source():
-        for unit in ("a", "b", "c"):
-            yield unit, [1] if unit == "c" else []
+    begun, together = [], asyncio.Event()
 
     async def publish(unit, rows):
-        published.append(unit)
-        if len(published) == 3:
+        begun.append(unit)
+        if len(begun) == 3:
             together.set()
         await asyncio.wait_for(together.wait(), 30)
 
-    async def work(item, ticket):
-        return item
-
-    async def main():
-        flow = Flow(work, publish, Admission(3), Spool(), Caps(), str)
-        await asyncio.wait_for(flow.run(source()), 30)
-
-    asyncio.run(main())
-    assert sorted(published) == ["a", "b", "c"]
+    published = run([("a", []), ("b", []), ("c", [1])], unchanged, publish=publish)
+    assert sorted(published) == [("a", []), ("b", []), ("c", [1])]
 
 
 UNITS = 5 * UNITS_AT_ONCE
@@ -338,6 +305,8 @@ def test_few_units_are_in_memory_while_the_store_is_slow():
 
 
 def test_pictures_come_back_as_they_were():
+    bare = PageRecord("p", "d", "s", 1, 0, Status.FAILED)
+    assert _with_images(bare, _images(bare)) == bare
     picture = EncodedImage(b"\n1 2\n\x00page", "image/png", 3, 4)
     figures = tuple(
         Figure(f"f{n}", "image", Box(0, 0, 1, 1), EncodedImage(bytes([n]) * n, "image/png", 1, 1)) for n in (0, 3, 5)
@@ -349,11 +318,6 @@ def test_pictures_come_back_as_they_were():
         assert not any(_images(light))
         assert light.markdown == "text"
         assert _with_images(light, data) == record
-
-
-def test_a_page_without_pictures_is_split_too():
-    record = PageRecord("p", "d", "s", 1, 0, Status.FAILED)
-    assert _with_images(record, _images(record)) == record
 
 
 IMAGE = EncodedImage(b"pixels", "image/png", 100, 200)
@@ -403,12 +367,9 @@ def test_running_heads_are_optional_in_markdown_not_in_layout():
     assert [block.kind for block in finished().blocks] == [block.kind for block in BLOCKS]
 
 
-def test_chosen_items_are_worked_on_again_before_publishing():
-    published, begun = [], []
-
-    async def source():
-        for unit in ("a", "b", "c"):
-            yield unit, [f"{unit}{number}" for number in range(4)]
+@pytest.mark.parametrize("caps", [Caps(), Caps(units=1), Caps(documents=1, pages=1), Caps(pages=1)], ids=str)
+def test_chosen_items_are_worked_on_again_before_publishing(caps):
+    begun = []
 
     async def work(item, ticket):
         begun.append(item)
@@ -420,27 +381,18 @@ def test_chosen_items_are_worked_on_again_before_publishing():
         await rounds()
         return f"{row}, second"
 
-    async def publish(unit, rows):
-        published.append((unit, list(rows)))
-
     def again(unit, rows):
         assert rows == [f"{unit}{number} first" for number in range(4)]
         return [] if unit == "b" else [2, 0]
 
-    async def main(caps):
-        flow = Flow(work, publish, Admission(2), Spool(), caps, lambda item: item[0], again=again, rework=rework)
-        await asyncio.wait_for(flow.run(source()), 30)
-
-    for caps in (Caps(), Caps(units=1), Caps(documents=1, pages=1), Caps(pages=1)):
-        published.clear()
-        begun.clear()
-        asyncio.run(main(caps))
-        assert {unit: [row.count("second") for row in rows] for unit, rows in published} == {
-            "a": [1, 0, 1, 0],
-            "b": [0, 0, 0, 0],
-            "c": [1, 0, 1, 0],
-        }
-        assert sorted(published)[0][1][0] == "a0 first, second"
-        assert Counter(begun) == {
-            f"{unit}{number}": 1 + (number in (0, 2) and unit != "b") for unit in "abc" for number in range(4)
-        }
+    units = [(unit, [f"{unit}{number}" for number in range(4)]) for unit in "abc"]
+    published = run(units, work, admission=Admission(2), caps=caps, again=again, rework=rework)
+    assert {unit: [row.count("second") for row in rows] for unit, rows in published} == {
+        "a": [1, 0, 1, 0],
+        "b": [0, 0, 0, 0],
+        "c": [1, 0, 1, 0],
+    }
+    assert sorted(published)[0][1][0] == "a0 first, second"
+    assert Counter(begun) == {
+        f"{unit}{number}": 1 + (number in (0, 2) and unit != "b") for unit in "abc" for number in range(4)
+    }

@@ -12,7 +12,7 @@ import pytest
 from llm_ocr.errors import StorageError, WorkspaceError
 from llm_ocr.scheduling.leases import Claim, LeaseOptions, Leases, is_lease
 from llm_ocr.stages.clean import clean
-from llm_ocr.stages.flow import RowFiles, Spool
+from llm_ocr.stages.flow import Spool
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import read_units
@@ -182,14 +182,13 @@ def test_markers_are_read_only_where_their_data_is_ambiguous(made, workspace, mo
 
 PROGRAM = """
 import asyncio, sys
-from llm_ocr.stages.flow import RowFiles, Spool
+from llm_ocr.stages.flow import Spool
 from tests.fakes.memory_store import MemoryStore
 from llm_ocr.workspace import Workspace
 
 workspace = Workspace.on(MemoryStore(), create=True)
 (workspace.spool / "half an upload").write_bytes(b"x" * 1000)
-files = RowFiles(lambda row: [row], lambda row, parts: parts[0])
-spool = Spool(files)
+spool = Spool(lambda row: [row], lambda row, parts: parts[0])
 asyncio.run(spool.keep(b"a row"))
 print("ready", flush=True)
 sys.stdin.read()
@@ -223,6 +222,6 @@ def kinds(folder):
 
 
 def spool_a_row():
-    spool = Spool(RowFiles(lambda row: [row], lambda row, parts: parts[0]))
+    spool = Spool(lambda row: [row], lambda row, parts: parts[0])
     asyncio.run(spool.keep(b"a row"))
     spool.close()

@@ -23,7 +23,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).resolve().parents[3]), str(Path(__file__).parent)]
+    TESTS = Path(__file__).resolve().parents[2]
+    sys.path[:0] = [str(TESTS.parent), str(TESTS / "api"), str(Path(__file__).parent)]
 
 from fault_checking import Attempts, attempts, problems, unnamed_data
 from fault_engine import make_documents

@@ -15,9 +15,8 @@ from typing import Any
 from unittest import mock
 from urllib.parse import urlsplit
 
-import pytest
 import store_servers
-from store_servers import AWS, load_models_once
+from store_servers import AWS, moto_url
 
 from llm_ocr.storage import StoreOptions
 from llm_ocr.storage.s3 import S3Store
@@ -38,17 +37,6 @@ def aws_environment() -> Iterator[None]:
     """The environment with the credentials of the tests and no other setting of AWS."""
     with store_servers.aws_environment(**ENVIRONMENT):
         yield
-
-
-@cache
-def moto_url() -> str:
-    """The URL of a server that ends with the process."""
-    server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
-    load_models_once()
-    started = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    started.start()
-    host, port = started.get_host_and_port()
-    return f"http://{host}:{port}"
 
 
 @cache
