@@ -313,6 +313,17 @@ def test_checking_and_asking_what_it_can_leave_nothing_behind(store):
     assert list(store.unfinished()) == []
 
 
+def test_probes_of_a_dead_worker_are_unfinished_and_removable(store, stores):
+    if stores.name in ("local", "hub-dataset", "a user's own"):
+        pytest.skip("this store tests itself without objects")
+    store.put("k", b"1")
+    store.put(".probe/left", b"1")
+    assert [info.key for info in store.list()] == ["k"]
+    assert [info.key for info in store.unfinished()] == [".probe/left"]
+    store.delete(".probe/left")
+    assert list(store.unfinished()) == []
+
+
 def test_many_can_check_at_once_beside_those_that_work(store):
     with ThreadPoolExecutor(8) as pool:
         checks = [pool.submit(store.check) for _ in range(4)] + [pool.submit(store.capabilities) for _ in range(4)]

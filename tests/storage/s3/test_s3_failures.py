@@ -175,11 +175,6 @@ def test_persistent_wrong_region_error_names_the_setting(behind, proxy, status, 
     assert "us-east-1" in str(caught.value)
 
 
-def test_a_check_that_passes_leaves_nothing(behind, place, raw):
-    behind.check()
-    assert raw.list_objects_v2(Bucket=place.bucket)["KeyCount"] == 0
-
-
 def test_a_check_that_failed_half_way_leaves_nothing(behind, place, proxy, raw):
     proxy.add(method="GET", containing=".probe", status=403, code="AccessDenied", times=99)
     with pytest.raises(StorageError):
@@ -194,14 +189,6 @@ def test_many_readers_outlast_a_service_that_answers_nobody(place, proxy):
     proxy.add(method="GET", times=56, lost="before")
     with ThreadPoolExecutor(16) as readers:
         assert list(readers.map(lambda _: store.get("a"), range(16))) == [b"content"] * 16
-
-
-def test_who_may_not_try_again_gives_up_at_the_first_loss(place, proxy):
-    store = making.store_at(place, proxy.url, making.Limits(retries=0))
-    store.put("a", b"content")
-    proxy.add(method="GET", times=1, lost="before")
-    with pytest.raises(StorageError, match="connection"):
-        store.get("a")
 
 
 @pytest.fixture
