@@ -107,12 +107,6 @@ class JobSpec:
         """Return the name of the job of one shard, on platforms without arrays."""
         return f"{self.name}-{shard}"
 
-    def shard_variables(self, shard: int) -> dict[str, str]:
-        """Return the variables of the job of one shard; empty if the job does all units."""
-        if self.shards == 1:
-            return {}
-        return {"LLM_OCR_SHARD_INDEX": str(shard), "LLM_OCR_SHARD_COUNT": str(self.shards)}
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
