@@ -145,7 +145,7 @@ def test_one_write_a_second_is_waited_for(gcs, gcs_store, monkeypatch):
     assert gcs.requests["write"] == 4  # the swap at 0.4, 0.8 and 1.2 seconds
 
 
-def test_throttling_that_does_not_end_is_a_warning_and_then_an_error(gcs, open_gcs, monkeypatch, caplog):
+def test_throttling_that_does_not_end_is_a_warning_then_an_error(gcs, open_gcs, monkeypatch, caplog):
     monkeypatch.setattr(waiting, "_LONG", 0.3)
     monkeypatch.setattr(store_module, "NOTICES", waiting.Notices())
     gcs.faults.add(Fault(operation="write", status=429, reason="rateLimitExceeded", message="Slow down."))
