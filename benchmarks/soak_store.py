@@ -21,6 +21,7 @@ from typing import Any
 _REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(_REPOSITORY), str(_REPOSITORY / "tests" / "api")]  # the tests' servers import their helpers by name
 
+from tests.storage.proxy import Fault, Proxy  # noqa: E402
 from tests.storage.s3 import making  # noqa: E402
 
 BUCKET = "soak"
@@ -36,7 +37,7 @@ FAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-class FaultyProxy(making.Proxy):
+class FaultyProxy(Proxy):
     """Faults by chance; nothing of the requests is kept."""
 
     def __init__(self, seed: int) -> None:
@@ -45,10 +46,10 @@ class FaultyProxy(making.Proxy):
         self.requests = 0
         self._chance = random.Random(seed)
         self._mutex = threading.Lock()
-        super().__init__()
+        super().__init__(making.moto_url())
         self._server.handle_error = lambda *_: None  # who was killed has closed its connections
 
-    def take(self, method: str, path: str, headers: dict[str, str]) -> making.Fault | None:
+    def take(self, method: str, path: str, headers: dict[str, str]) -> Fault | None:
         with self._mutex:
             self.requests += 1
             left = self._chance.random()
@@ -58,7 +59,7 @@ class FaultyProxy(making.Proxy):
                     # Half of an answer to a write looks as if it were lost after it was done.
                     kind = "lost after" if kind == "torn" and method != "GET" else kind
                     self.hit[kind] += 1
-                    return making.Fault(**FAULTS[kind])
+                    return Fault(**FAULTS[kind])
         return None
 
 

@@ -13,6 +13,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from llm_ocr.config.environment import environment
+from llm_ocr.errors import LaunchError
 from llm_ocr.plugins import PLATFORMS
 
 #: Reading chosen pages again with other settings, as the stage of a launch. It plans, reads, describes, and assembles.
@@ -104,12 +106,6 @@ class JobSpec:
     def shard_name(self, shard: int) -> str:
         """Return the name of the job of one shard, on platforms without arrays."""
         return f"{self.name}-{shard}"
-
-    def shard_variables(self, shard: int) -> dict[str, str]:
-        """Return the variables of the job of one shard; empty if the job does all units."""
-        if self.shards == 1:
-            return {}
-        return {"LLM_OCR_SHARD_INDEX": str(shard), "LLM_OCR_SHARD_COUNT": str(self.shards)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,3 +245,21 @@ def launcher_for(platform: str) -> Launcher:
         UsageError: The platform is unknown. The hint has a similar name, or all.
     """
     return PLATFORMS.get(platform)()
+
+
+def secrets_here(spec: JobSpec, hint: str) -> dict[str, str]:
+    """Return the values of a job's secrets whose place is this machine's environment.
+
+    Args:
+        spec: Job.
+        hint: Hint of the error, in which `{name}` is the name of the variable.
+
+    Raises:
+        LaunchError: A variable is not set, or empty.
+    """
+    now = environment()
+    values = {name: now.get(name, "") for name, where in spec.secrets.items() if not where}
+    for name, value in values.items():
+        if not value:
+            raise LaunchError(f"the secret {name} is not set on this machine", hint=hint.format(name=name))
+    return values

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import NamedTuple
 
 from llm_ocr.errors import LaunchError, LlmOcrError
@@ -109,13 +108,3 @@ def followed(
 def last(lines: Iterable[str], tail: int | None) -> Iterable[str]:
     """Return the last `tail` lines; all for None."""
     return lines if tail is None else deque(lines, maxlen=tail)
-
-
-def file_lines(log: Path, over: Callable[[], bool], *, follow: bool, tail: int | None, every: float) -> Iterator[str]:
-    """Yield the lines of a log file; see `followed`."""
-    with log.open(errors="replace") as file:
-
-        def new() -> Iterator[str]:
-            return (line.rstrip("\n") for line in file)
-
-        yield from followed(last(new(), tail), new, over, follow=follow, every=every)

@@ -101,11 +101,14 @@ class HfJobs(Launcher):
         cache = {} if volume is None else {"HF_HUB_CACHE": MODELS}
         requests = []
         for shard in range(spec.shards):
+            numbers = {}
+            if spec.shards > 1:
+                numbers = {"LLM_OCR_SHARD_INDEX": str(shard), "LLM_OCR_SHARD_COUNT": str(spec.shards)}
             body = {
                 "image": spec.image or (GPU_IMAGE if _gpus(spec) else CPU_IMAGE),
                 # Images need not have a `python`.
                 "command": command if installs(spec) else ["python3", *command[1:]],
-                "env": {"HF_ENDPOINT": "<endpoint>", **cache, **spec.environment, **spec.shard_variables(shard)},
+                "env": {"HF_ENDPOINT": "<endpoint>", **cache, **spec.environment, **numbers},
                 "secrets": {name: f"<secret {name}>" for name in _secrets(spec)},
                 **({} if volume is None else {"volumes": [volume]}),
                 "flavor": spec.hardware or HARDWARE[spec.stage],

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from jobs_running import ended, submitted
 
-from llm_ocr.errors import LaunchError, MissingExtra, UsageError
+from llm_ocr.errors import LaunchError, MissingExtra
 from llm_ocr.launch import Job, JobSpec, State, cloud_run
 from llm_ocr.launch.cloud_run import CloudRun
 from tests.fakes.cloud_run import Fault, running
@@ -108,11 +108,6 @@ def test_the_credentials_project_is_used_where_none_is_said(platform, launcher, 
     assert submitted(launcher, asked).id.startswith("projects/theirs/")
 
 
-def test_a_plan_with_gaps_is_not_submitted(launcher, spec):
-    with pytest.raises(UsageError, match="--region"):
-        launcher.submit(launcher.plan(spec(options={"region": None})))
-
-
 def test_as_many_tasks_as_are_allowed_run_at_a_time(platform, launcher, spec):
     job = submitted(launcher, spec(SLEEP, shards=3, options={"parallelism": 2}))
     lines = launcher.logs(job, follow=True)
@@ -181,45 +176,46 @@ def test_what_is_cleaned_up_and_what_is_left_is_said(platform, launcher, spec):
     assert list(launcher.find(spec())) == []
 
 
-def broken(platform, what):
-    {
-        "secret": lambda: None,
-        "unreadable": lambda: (
-            platform.account.secrets.update(HF_TOKEN="x"),
-            platform.account.unreadable.add("HF_TOKEN"),
-        ),
-        "image": lambda: setattr(platform.account, "images", set()),
-        "account": lambda: setattr(platform.account, "accounts", set()),
-        "quota": lambda: platform.account.quota.update({"nvidia-l4": 0}),
-        "region": lambda: setattr(platform.account, "regions", {"europe-west4"}),
-        "permission": lambda: platform.refuse(
-            Fault("PATCH", "/jobs/", 403, "PERMISSION_DENIED", "Permission 'run.jobs.create' denied on resource.")
-        ),
-        "service": lambda: platform.refuse(
-            Fault("PATCH", "/jobs/", 403, "PERMISSION_DENIED", "Cloud Run Admin API has not been used in project 1.")
-        ),
-        "act-as": lambda: platform.refuse(
-            Fault("PATCH", "/jobs/", 403, "PERMISSION_DENIED", "Permission 'iam.serviceaccounts.actAs' denied on x.")
-        ),
-    }[what]()
+def unreadable(run):
+    run.account.secrets["HF_TOKEN"] = "x"
+    run.account.unreadable.add("HF_TOKEN")
+
+
+def denies(message):
+    return lambda run: run.refuse(Fault("PATCH", "/jobs/", 403, "PERMISSION_DENIED", message))
 
 
 @pytest.mark.parametrize(
-    ("what", "more", "words", "to_do"),
+    ("arrange", "more", "words", "to_do"),
     [
-        ("secret", {"secrets": {"HF_TOKEN": ""}}, "HF_TOKEN", "gcloud secrets create"),
-        ("unreadable", {"secrets": {"HF_TOKEN": ""}}, "Permission denied on secret", "secretmanager.secretAccessor"),
-        ("image", {}, f"Image '{IMAGE}' not found", "google-cloud-run/README.md"),
-        ("account", {"options": {"service_account": "a@b"}}, "a@b does not exist", "--service-account"),
-        ("quota", {"hardware": "nvidia-l4"}, "do not have quota", "Request a higher quota"),
-        ("region", {}, "us-central1 is not found", "--region"),
-        ("permission", {}, "run.jobs.create", "roles/run.developer"),
-        ("service", {}, "has not been used", "gcloud services enable"),
-        ("act-as", {}, "actAs", "roles/iam.serviceAccountUser"),
+        (lambda run: None, {"secrets": {"HF_TOKEN": ""}}, "HF_TOKEN", "gcloud secrets create"),
+        (unreadable, {"secrets": {"HF_TOKEN": ""}}, "Permission denied on secret", "secretmanager.secretAccessor"),
+        (
+            lambda run: setattr(run.account, "images", set()),
+            {},
+            f"Image '{IMAGE}' not found",
+            "google-cloud-run/README.md",
+        ),
+        (
+            lambda run: setattr(run.account, "accounts", set()),
+            {"options": {"service_account": "a@b"}},
+            "a@b does not exist",
+            "--service-account",
+        ),
+        (
+            lambda run: run.account.quota.update({"nvidia-l4": 0}),
+            {"hardware": "nvidia-l4"},
+            "do not have quota",
+            "Request a higher quota",
+        ),
+        (lambda run: setattr(run.account, "regions", set()), {}, "us-central1 is not found", "--region"),
+        (denies("Permission 'run.jobs.create' denied on resource."), {}, "run.jobs.create", "roles/run.developer"),
+        (denies("Cloud Run Admin API has not been used in project 1."), {}, "not been used", "gcloud services enable"),
+        (denies("'iam.serviceaccounts.actAs' denied on x."), {}, "actAs", "roles/iam.serviceAccountUser"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_created(platform, launcher, spec, what, more, words, to_do):
-    broken(platform, what)
+def test_what_is_wrong_is_said_before_anything_is_created(platform, launcher, spec, arrange, more, words, to_do):
+    arrange(platform)
     with pytest.raises(LaunchError) as raised:
         launcher.check(launcher.plan(spec(**more)))
     assert words in raised.value.args[0]

@@ -7,36 +7,22 @@ import sys
 from pathlib import Path
 
 import pytest
-from readme_commands import blocks, followed, put_programs
+from readme_commands import REPOSITORY, blocks, followed, furnished, stand_in
 
 from tests.fakes.cloud_run import running
 from tests.fakes.gcs import running as gcs_running
 
 pytestmark = pytest.mark.needs("google.cloud.run_v2", "google.cloud.storage")
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "google-cloud-run"
-
-GCLOUD = """#!/bin/sh
-exec {python} {gcloud} "$@"
-"""
-
-
-@pytest.fixture
-def desk(tmp_path) -> Path:
-    """A folder like the repository's root, with the commands beside it."""
-    for path in REPOSITORY.iterdir():
-        if path.name in {"google-cloud-run", "examples"}:
-            (tmp_path / path.name).symlink_to(path)
-    (tmp_path / "hf-token.txt").write_text("hf_geheimnis\n")
-    put_programs(tmp_path, {"gcloud": GCLOUD}, gcloud=str(Path(__file__).with_name("gcloud_command.py")))
-    return tmp_path
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_every_command_works_in_its_order(desk):
+def test_every_command_works_in_its_order(tmp_path):
     text = (FOLDER / "README.md").read_text()
+    gcloud = stand_in(Path(__file__).with_name("gcloud_command.py"))
+    desk = furnished(tmp_path, ["google-cloud-run", "examples"], {"gcloud": gcloud})
     with gcs_running() as gcs, running() as run:
         run.environment = {
             "STORAGE_EMULATOR_HOST": gcs.url,

@@ -50,10 +50,9 @@ def test_client_that_cannot_start_jobs_names_a_release_that_can(platform, monkey
 def test_nobody_is_logged_in(platform, monkeypatch, tmp_path):
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
-    plan = platform.launcher.plan(platform.spec())
-    with pytest.raises(LaunchError, match="no Hugging Face token found") as caught:
-        platform.launcher.check(plan)
-    assert "hf auth login" in caught.value.hint
+    error = refused(platform)
+    assert "no Hugging Face token found" in str(error)
+    assert "hf auth login" in error.hint
 
 
 def test_a_stored_login_is_enough(platform, monkeypatch, tmp_path):
@@ -69,10 +68,7 @@ def test_a_stored_login_is_enough(platform, monkeypatch, tmp_path):
 
 def test_a_token_that_nobody_has(platform, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_expired")
-    plan = platform.launcher.plan(platform.spec())
-    with pytest.raises(LaunchError) as caught:
-        platform.launcher.check(plan)
-    assert "expired or was revoked" in caught.value.hint
+    assert "expired or was revoked" in refused(platform).hint
 
 
 def test_a_token_that_may_only_read(platform):

@@ -2,13 +2,10 @@
 
 import configparser
 import hashlib
-import http.server
 import json
 import subprocess
 import sys
-import threading
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from wheels import make_wheel
 from llm_ocr.launch import bootstrap
 from llm_ocr.launch.library import library_wheel
 from llm_ocr.plugins import EXPORTS, PLATFORMS
+from tests.fakes import loopback
 
 POINTS = (EXPORTS, PLATFORMS)
 
@@ -72,48 +70,36 @@ def test_installed_wheel_finds_what_this_checkout_finds(wheel, tmp_path):
     assert all(Path(file).is_relative_to(site) for file in files.values())
 
 
-class Server(http.server.ThreadingHTTPServer):
-    """`/wheel` asks for the token and sends on to the other server, which refuses one."""
+class Download(loopback.LoopbackFake):
+    """With a `target`, it asks for the token and sends on to there; without one, it refuses a token."""
 
-    target = ""
+    def __init__(self, target: str = "") -> None:
+        self.target = target
+        self._server = loopback.Server(0, _Handler, self)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        assert isinstance(self.server, Server)
-        signed = self.headers.get("Authorization")
-        if self.server.target:
+class _Handler(loopback.Handler):
+    server: loopback.Server[Download]
+
+    def reply(self) -> None:
+        target, signed = self.server.fake.target, self.headers.get("Authorization")
+        data = b"" if target or signed else b"content"
+        if target:
             self.send_response(302 if signed == "Bearer secret" else 401)
-            self.send_header("Location", self.server.target)
-            self.end_headers()
+            self.send_header("Location", target)
         else:
             self.send_response(400 if signed else 200)
-            self.end_headers()
-            self.wfile.write(b"" if signed else b"content")
-
-    def log_message(self, *arguments: object) -> None:
-        pass
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
 
 
-@pytest.fixture
-def servers() -> Iterator[str]:
-    made = [Server(("127.0.0.1", 0), Handler) for _ in range(2)]
-    made[0].target = f"http://127.0.0.1:{made[1].server_port}/storage"
-    threads = [threading.Thread(target=one.serve_forever, args=(0.02,)) for one in made]
-    for thread in threads:
-        thread.start()
-    yield f"http://127.0.0.1:{made[0].server_port}"
-    for one in made:
-        one.shutdown()
-        one.server_close()
-    for thread in threads:
-        thread.join()
-
-
-def test_the_token_is_not_sent_to_the_storage_behind_the_hub(servers, tmp_path, monkeypatch):
+def test_the_token_is_not_sent_to_the_storage_behind_the_hub(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "secret")
-    monkeypatch.setenv("LLM_OCR_WORKSPACE_ENDPOINT", servers)
-    wheel = bootstrap.fetch("hf://buckets/me/ocr/run/a.whl", hashlib.sha256(b"content").hexdigest(), str(tmp_path))
+    digest = hashlib.sha256(b"content").hexdigest()
+    with loopback.served(Download()) as storage, loopback.served(Download(f"{storage.url}/storage")) as hub:
+        monkeypatch.setenv("LLM_OCR_WORKSPACE_ENDPOINT", hub.url)
+        wheel = bootstrap.fetch("hf://buckets/me/ocr/run/a.whl", digest, str(tmp_path))
     assert Path(wheel).read_bytes() == b"content"
 
 

@@ -71,16 +71,6 @@ def test_a_spot_job_may_wait_as_long_as_it_may_run():
     assert longest["MaxWaitTimeInSeconds"] >= longest["MaxRuntimeInSeconds"]
 
 
-def test_what_is_not_known_has_a_name_and_says_how_to_give_it():
-    options = {"role": None, "spot": True, "wheel": "image"}
-    plan = PLAN(spec(workspace="hf://buckets/me/run", image="", options=options))
-    assert set(plan.missing) == {"<role>", "<output>"}
-    text = json.dumps(plan.requests[0].body)
-    assert all(name in text for name in plan.missing)
-    assert all(how.startswith("--") for how in plan.missing.values())
-    assert not PLAN(spec()).missing
-
-
 def test_a_workspace_on_another_s3_needs_a_place_at_amazons():
     elsewhere = {"LLM_OCR_WORKSPACE_ENDPOINT": "https://s3.hf.co/me"}
     assert set(PLAN(spec(environment=elsewhere)).missing) == {"<output>"}
@@ -93,15 +83,6 @@ def test_secrets_are_names_only():
     assert environment["AWS_REGION"] == "eu-west-1"  # the image's
     assert "HF_TOKEN" not in environment
     assert SECRETS not in body(spec())["Environment"]
-
-
-def test_a_key_is_not_sent_for_disks_that_take_none():
-    """SageMaker refuses it for machines with disks of their own."""
-    key = {"kms_key": "alias/mine"}
-    plan = PLAN(spec(options=key))
-    assert "VolumeKmsKeyId" not in json.dumps(plan.requests[0].body)
-    assert any("--kms-key" in note for note in plan.notes)
-    assert body(spec("assemble", options=key))["ResourceConfig"]["VolumeKmsKeyId"] == "alias/mine"
 
 
 LONG = "s3://bucket/" + "x" * 501

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from readme_commands import blocks, followed, put_programs
+from readme_commands import blocks, followed, furnished, stand_in
 from sagemaker_account import REPOSITORY, signed_in
 
 from llm_ocr.launch import STAGES
@@ -16,26 +16,14 @@ from tests.fakes.sagemaker_jobs import expanded
 
 FOLDER = REPOSITORY / "sagemaker"
 
-AWS = """#!/bin/sh
-exec {python} {aws} "$@"
-"""
 SIMULATOR = f"{sys.executable} -m llm_ocr_simulator"
-
-
-@pytest.fixture
-def desk(tmp_path) -> Path:
-    """A folder like the repository's root, with the commands beside it."""
-    for name in ("sagemaker", "examples"):
-        (tmp_path / name).symlink_to(REPOSITORY / name)
-    (tmp_path / "hf-token.txt").write_text("hf_geheimnis\n")
-    put_programs(tmp_path, {"aws": AWS}, aws=str(Path(__file__).with_name("aws_command.py")))
-    return tmp_path
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_every_command_works_in_its_order(desk):
+def test_every_command_works_in_its_order(tmp_path):
     text = (FOLDER / "README.md").read_text()
+    desk = furnished(tmp_path, ["sagemaker", "examples"], {"aws": stand_in(Path(__file__).with_name("aws_command.py"))})
     image = {"LLM_OCR_VLLM_COMMAND": SIMULATOR}
     with running(image_environment=image) as fake, signed_in(fake.url):
         run = followed("\n".join(blocks(text)), desk, {**os.environ, "TMPDIR": str(desk)})

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -232,17 +233,9 @@ def test_links_that_lead_nowhere_are_no_objects_and_cost_none(tmp_path):
     assert [info.key for info in store.list()] == ["a/b"]
 
 
-@pytest.fixture
-def no_locks(monkeypatch):
-    def refused(*_):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    monkeypatch.setattr(fcntl, "flock", refused)
-
-
-def test_folder_of_a_living_owner_is_kept_without_file_locks(tmp_path, no_locks, monkeypatch):
-    first = OwnFolder("mine-", tmp_path)
-    monkeypatch.undo()
+def test_folder_of_a_living_owner_is_kept_without_file_locks(tmp_path):
+    with mock.patch.object(fcntl, "flock", side_effect=OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))):
+        first = OwnFolder("mine-", tmp_path)
     second = OwnFolder("mine-", tmp_path)  # one that has locks looks for what the dead have left
     assert first.path.is_dir()
     assert second.path.is_dir()

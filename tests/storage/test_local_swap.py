@@ -171,11 +171,8 @@ def test_a_killed_holder_of_a_shared_or_single_lock_frees_it(tmp_path):
             assert other == f"process {os.getpid()} on {socket.gethostname()}"
 
 
-def test_without_locks_or_permission_no_command_is_refused(tmp_path, monkeypatch):
-    def none(handle, how):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    monkeypatch.setattr(fcntl, "flock", none)
+@pytest.mark.usefixtures("no_locks")
+def test_without_locks_or_permission_no_command_is_refused(tmp_path):
     with LocalStore(tmp_path).held("x", shared=False) as one, LocalStore(tmp_path).held("x", shared=False) as two:
         assert (one, two) == ("", "")
 

@@ -85,11 +85,8 @@ def test_nearly_right_url_is_never_a_folder_and_shows_the_fix(tmp_path, monkeypa
         ("ftp://host/x", "s3://BUCKET/PREFIX"),
         ("abfss://container/x", "Installed packages add az://"),
         ("https://minio.example/x", "`workspace_endpoint=URL`"),
-        ("s3://", "names no bucket"),
-        ("gs:///run", "names no bucket"),
         ("hf://", "hf://datasets/NAMESPACE/NAME"),
         ("hf://datasets", "hf://datasets/NAMESPACE/NAME"),
-        ("hf://buckets/ns", "hf://buckets/NAMESPACE/NAME"),
         ("hf://models/ns/name", "hf://buckets/"),
     ],
 )

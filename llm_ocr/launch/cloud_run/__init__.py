@@ -11,7 +11,7 @@ from functools import cache, partial
 from itertools import islice
 from typing import Any
 
-from llm_ocr.errors import LaunchError, UsageError
+from llm_ocr.errors import LaunchError
 from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, State
 from llm_ocr.launch.answers import explained, followed
 from llm_ocr.launch.cloud_run.google import CHANGE_TIMEOUT, TIMEOUT, Google, asking, message_in, refused
@@ -162,8 +162,6 @@ def _job(execution: str, spec: JobSpec) -> Job:
 
 def _bodies(plan: Plan, google: Google) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the two requests, with the credentials' project if the plan leaves the project open."""
-    if plan.missing:
-        raise UsageError(f"cloud-run requires {', '.join(plan.missing.values())}")
     known = {job_name(plan.spec): _job_name(plan.spec, google)}
     patch, run = (filled(request.body, known) for request in plan.requests)
     return patch, run

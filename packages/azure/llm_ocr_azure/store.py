@@ -1,7 +1,6 @@
 """The store of `az://CONTAINER/PREFIX`, over obstore. An object's version is its ETag."""
 
 import contextlib
-import os
 import re
 import secrets
 import time
@@ -22,7 +21,8 @@ from llm_ocr.errors import (
     UsageError,
 )
 from llm_ocr.storage import BaseStore, ObjectInfo, StoreOptions
-from llm_ocr.storage.names import PROBES, TEMPORARY, BucketPlace, checked_prefix
+from llm_ocr.storage.local import replacing, translated
+from llm_ocr.storage.names import PROBES, BucketPlace, checked_prefix
 from llm_ocr_azure.errors import LOST, code_of, made
 
 if TYPE_CHECKING:
@@ -199,26 +199,20 @@ class AzureStore(BaseStore):
 
     def upload(self, path: Path, key: str) -> None:
         name = self._name(key)
-        try:
+        with translated("read", str(path)):
             file = path.open("rb")
-        except OSError as error:
-            raise StorageError(f"cannot read {path}: {error.strerror}") from error
         with file, self._doing(f"copy {path} to", key):
             self._client.put(name, file, chunk_size=_WHOLE)
 
     def download(self, key: str, path: Path) -> None:
-        name, temporary = self._name(key), path.with_name(f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}")
-        try:
-            with temporary.open("wb") as file, self._doing("read", key):
-                for chunk in self._client.get(name).stream():
-                    file.write(chunk)
-            temporary.replace(path)
-        except StorageError:
-            raise
-        except OSError as error:
-            raise StorageError(f"cannot copy {self.url}/{key} to {path}: {error.strerror}") from error
-        finally:
-            temporary.unlink(missing_ok=True)
+        name = self._name(key)
+        with (
+            replacing(path, f"{self.url}/{key}") as temporary,
+            temporary.open("wb") as file,
+            self._doing("read", key),
+        ):
+            for chunk in self._client.get(name).stream():
+                file.write(chunk)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         return (info for info in self._listed(prefix, start_after) if not info.key.startswith(PROBES))

@@ -1,13 +1,9 @@
 """The Azure store: what it refuses, what failures say, lost responses, long lists, and the program over it."""
 
 import contextlib
-import http.client
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
 
 import pytest
 import running
@@ -15,7 +11,8 @@ from azure_making import ENVIRONMENT, azure_environment, azurite, make_store, ne
 
 from llm_ocr.errors import MissingExtra, ObjectChanged, ObjectExists, StorageError, UsageError
 from llm_ocr.launch.library import store_extras
-from llm_ocr.storage import StoreOptions, open_store
+from llm_ocr.storage import ObjectStore, StoreOptions, open_store
+from tests.storage.proxy import Proxy
 
 pytest.importorskip("obstore")
 
@@ -28,46 +25,16 @@ def endpoint(require) -> Iterator[str]:
         yield azurite()
 
 
-@contextlib.contextmanager
-def proxied(endpoint: str, spoil) -> Iterator[str]:
-    """A server before `endpoint`. `spoil(method, number)` is a status, "lost" (done, but not answered), or None."""
-    to, numbers = urlsplit(endpoint), iter(range(1000))
+@pytest.fixture
+def proxy(endpoint) -> Iterator[Proxy]:
+    """What stands before Azurite and can spoil requests."""
+    with contextlib.closing(Proxy(endpoint)) as standing:
+        yield standing
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
 
-        def log_message(self, *_) -> None:
-            pass
-
-        def handle_any(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            how = spoil(self.command, next(numbers))
-            if isinstance(how, int):
-                return self.answer(how, [], b"<Error><Code>ServerBusy</Code><Message>Busy.</Message></Error>")
-            with contextlib.closing(http.client.HTTPConnection(to.hostname, to.port)) as connection:
-                connection.request(self.command, self.path, body, dict(self.headers))
-                with connection.getresponse() as got:
-                    status, headers, data = got.status, got.getheaders(), got.read()
-            if how == "lost":
-                self.close_connection = True
-                return None
-            return self.answer(status, headers, data)
-
-        def answer(self, status, headers, data) -> None:
-            self.send_response_only(status)
-            for name, value in headers:
-                if name.lower() not in ("transfer-encoding", "content-length", "connection"):
-                    self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}{to.path}"
-        server.shutdown()
+def opened(place: str, proxy: Proxy) -> ObjectStore:
+    """A store whose requests go through the proxy."""
+    return open_store(place, StoreOptions(endpoint=proxy.url + proxy.to.path))
 
 
 @pytest.mark.parametrize(
@@ -161,38 +128,38 @@ def test_a_backslash_in_a_key_is_refused(endpoint, tmp_path):
         store.put("a\\b", b"")
 
 
-@pytest.mark.parametrize("spoiled", ["lost", 503])
-def test_own_write_after_a_lost_response_is_success(endpoint, spoiled):
+@pytest.mark.parametrize("spoiled", [{"lost": "after"}, {"status": 503, "code": "ServerBusy"}])
+def test_own_write_after_a_lost_response_is_success(endpoint, proxy, spoiled):
     place = f"az://{new_container()}/run"
-    with proxied(endpoint, lambda method, number: spoiled if number == 0 else None) as before:
-        created = open_store(place, StoreOptions(endpoint=before)).create("k", b"one")
-    with proxied(endpoint, lambda method, number: spoiled if number == 0 else None) as before:
-        swapped = open_store(place, StoreOptions(endpoint=before)).swap("k", b"two", created)
+    store = opened(place, proxy)
+    proxy.add(**spoiled)
+    created = store.create("k", b"one")
+    proxy.add(**spoiled)
+    swapped = store.swap("k", b"two", created)
+    assert [fault.met for fault in proxy.faults] == [True, True]
     assert open_store(place, StoreOptions(endpoint=endpoint)).fetch("k") == (b"two", swapped)
 
 
-def test_equal_bytes_of_another_are_no_success(endpoint):
+def test_equal_bytes_of_another_are_no_success(endpoint, proxy):
     place = f"az://{new_container()}/run"
     other = open_store(place, StoreOptions(endpoint=endpoint))
 
-    def spoil(method: str, number: int) -> str | None:
-        if number == 0:
-            other.create("k", b"same")
-        return None
+    def first(method: str, path: str) -> None:
+        proxy.before = lambda method, path: None
+        other.create("k", b"same")
 
-    with proxied(endpoint, spoil) as before:
-        store = open_store(place, StoreOptions(endpoint=before))
-        with pytest.raises(ObjectExists):
-            store.create("k", b"same")
-        with pytest.raises(ObjectChanged):
-            store.swap("k", b"same", "0x1")
+    proxy.before = first
+    store = opened(place, proxy)
+    with pytest.raises(ObjectExists):
+        store.create("k", b"same")
+    with pytest.raises(ObjectChanged):
+        store.swap("k", b"same", "0x1")
 
 
-def test_a_busy_server_is_retryable_after_all_retries(endpoint):
-    with proxied(endpoint, lambda method, number: 503) as before:
-        store = open_store(f"az://{new_container()}/run", StoreOptions(endpoint=before))
-        with pytest.raises(StorageError, match="too many requests after all retries") as caught:
-            store.get("k")
+def test_a_busy_server_is_retryable_after_all_retries(proxy):
+    proxy.add(status=503, code="ServerBusy", times=1000)
+    with pytest.raises(StorageError, match="too many requests after all retries") as caught:
+        opened(f"az://{new_container()}/run", proxy).get("k")
     assert caught.value.retryable
 
 

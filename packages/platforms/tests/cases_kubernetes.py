@@ -1,6 +1,7 @@
 """Jobs on Kubernetes."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from llm_ocr.launch import JobSpec
 
@@ -9,19 +10,21 @@ LAUNCH = "20260101-000000-abcd"
 ENVIRONMENT = {"LLM_OCR_WORKSPACE": WORKSPACE, "LLM_OCR_LAUNCH": LAUNCH}
 
 
+def spec(stage: str, **more: Any) -> JobSpec:
+    """A job as a launch makes it."""
+    return JobSpec(stage, WORKSPACE, LAUNCH, environment=ENVIRONMENT, **more)
+
+
 def cases() -> Iterator[tuple[str, JobSpec]]:
-    yield "extract", JobSpec("extract", WORKSPACE, LAUNCH, environment=ENVIRONMENT)
-    yield "repair", JobSpec("repair", WORKSPACE, LAUNCH, environment=ENVIRONMENT)
+    yield "extract", spec("extract")
+    yield "repair", spec("repair")
     yield (
         "spot-shards",
-        JobSpec(
+        spec(
             "describe",
-            WORKSPACE,
-            LAUNCH,
             submission=2,
             shards=8,
             hardware="gpu:2",
-            environment=ENVIRONMENT,
             secrets={"HF_TOKEN": "", "AWS_ACCESS_KEY_ID": "aws/id", "AWS_SECRET_ACCESS_KEY": "aws"},
             time_limit=7200,
             options={
@@ -38,16 +41,5 @@ def cases() -> Iterator[tuple[str, JobSpec]]:
     )
     # Of a pipeline whose other stages need a GPU: it runs on any node.
     sizes = {"memory": "32Gi", "spot": True, "node_selector": ["cloud.google.com/gke-accelerator=nvidia-l4"]}
-    yield "assemble", JobSpec("assemble", WORKSPACE, LAUNCH, environment=ENVIRONMENT, options=sizes)
-    yield (
-        "image",
-        JobSpec(
-            "extract",
-            WORKSPACE,
-            LAUNCH,
-            hardware="cpu",
-            image="registry.example/llm-ocr:1",
-            environment=ENVIRONMENT,
-            options={"wheel": "image"},
-        ),
-    )
+    yield "assemble", spec("assemble", options=sizes)
+    yield "image", spec("extract", hardware="cpu", image="registry.example/llm-ocr:1", options={"wheel": "image"})

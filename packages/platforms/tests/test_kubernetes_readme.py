@@ -9,27 +9,22 @@ import pytest
 import yaml
 from fake_kubernetes import running
 from fake_kubernetes_pods import Node
-from readme_commands import blocks, followed, put_programs
+from readme_commands import REPOSITORY, blocks, followed, furnished, stand_in
 from store_servers import s3_server
 
 from llm_ocr_platforms.kubernetes.launcher import _RIGHTS
 
 pytestmark = pytest.mark.needs("kubernetes.client")
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 FOLDER = REPOSITORY / "kubernetes-jobs"
-KUBECTL = """#!/bin/sh
-exec {python} {kubectl} "$@"
-"""
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_every_command_works_in_its_order(tmp_path):
-    for name in ("kubernetes-jobs", "examples", "llm_ocr", "pyproject.toml"):
-        (tmp_path / name).symlink_to(REPOSITORY / name)
-    (tmp_path / "hf-token.txt").write_text("hf_geheimnis\n")
-    put_programs(tmp_path, {"kubectl": KUBECTL}, kubectl=str(Path(__file__).with_name("kubectl_command.py")))
+    kubectl = stand_in(Path(__file__).with_name("kubectl_command.py"))
+    names = ["kubernetes-jobs", "examples", "llm_ocr", "pyproject.toml"]
+    furnished(tmp_path, names, {"kubectl": kubectl})
     keys = {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "aws_geheimnis"}
     simulator = {"LLM_OCR_VLLM_COMMAND": f"{shlex.quote(sys.executable)} -m llm_ocr_simulator"}
     with s3_server("my-ocr-bucket") as endpoint:

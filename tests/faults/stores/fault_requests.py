@@ -84,14 +84,15 @@ def _watched(place: Place, killer: Killer) -> Iterator[Place]:
 
 @contextlib.contextmanager
 def _s3(killer: Killer) -> Iterator[str]:
-    from tests.storage.s3 import making
+    from tests.storage.proxy import Fault, Proxy
+    from tests.storage.s3.making import moto_url
 
-    class Watching(making.Proxy):
+    class Watching(Proxy):
         def take(self, method: str, path: str, headers: dict[str, str]) -> Any:
             done = method in ("GET", "HEAD") or killer.asked(f"{method} {path}")
-            return None if done else making.Fault(lost="before")
+            return None if done else Fault(lost="before")
 
-    proxy = Watching()
+    proxy = Watching(moto_url())
     try:
         yield proxy.url
     finally:

@@ -20,6 +20,7 @@ from tests.fakes import gcs as fake_gcs
 from tests.fakes.crash import CrashingLocalStore, CrashPoint, When, die_by_exit
 from tests.fakes.hub import Fault as HubFault
 from tests.fakes.hub.server import How as HubHow
+from tests.storage.proxy import Fault, Proxy
 from tests.storage.s3 import making
 
 MEBI = 1 << 20
@@ -51,22 +52,22 @@ def faulty_s3(place):
         ]
     )
 
-    class FaultyProxy(making.Proxy):
+    class FaultyProxy(Proxy):
         hit = 0
 
         def take(self, method, path, headers):
             super().take(method, path, headers)
             if len(self.seen) % 12 > 1 or self.closing:
                 return None
-            fault = making.Fault(**next(faults))
+            fault = Fault(**next(faults))
             if fault.torn and method != "GET":
-                fault = making.Fault(lost="after")
+                fault = Fault(lost="after")
             self.hit += 1
             return fault
 
         closing = False
 
-    proxy = FaultyProxy()
+    proxy = FaultyProxy(making.moto_url())
 
     def end():
         proxy.closing = True
@@ -160,7 +161,7 @@ def upload_until(place, file):
 
 def killed_at_s3(place, file):
     """When the second part has arrived."""
-    proxy, parts = making.Proxy(), []
+    proxy, parts = Proxy(making.moto_url()), []
 
     def before(method, path):
         parts.append(path) if "partNumber=" in path else None

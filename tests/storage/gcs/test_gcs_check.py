@@ -231,15 +231,6 @@ def test_an_emulator_without_preconditions_is_found_out(gcs, gcs_store, monkeypa
     assert list(gcs_store.list()) == []
 
 
-def test_leftover_of_a_killed_probe_is_no_object_and_removable(gcs, gcs_store):
-    gcs.objects.write("a-bucket", "run/.probe/left", b"x")
-    assert list(gcs_store.list()) == []
-    left = [info.key for info in gcs_store.unfinished()]
-    assert left == [".probe/left"]
-    gcs_store.delete(left[0])
-    assert list(gcs_store.unfinished()) == []
-
-
 @pytest.mark.parametrize(
     ("url", "shown", "root"),
     [

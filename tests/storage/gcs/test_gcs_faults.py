@@ -145,23 +145,17 @@ def test_one_write_a_second_is_waited_for(gcs, gcs_store, monkeypatch):
     assert gcs.requests["write"] == 4  # the swap at 0.4, 0.8 and 1.2 seconds
 
 
-def test_long_wait_for_google_is_a_warning(gcs, open_gcs, monkeypatch, caplog):
+def test_throttling_that_does_not_end_is_a_warning_then_an_error(gcs, open_gcs, monkeypatch, caplog):
     monkeypatch.setattr(waiting, "_LONG", 0.3)
     monkeypatch.setattr(store_module, "NOTICES", waiting.Notices())
     gcs.faults.add(Fault(operation="write", status=429, reason="rateLimitExceeded", message="Slow down."))
     store = open_gcs(total=2.0)
-    with pytest.raises(StorageError, match="too many requests after all retries"):
-        store.put("k", b"")
-    (warning,) = [record.getMessage() for record in caplog.records]
-    assert store.url in warning and "Slow down" in warning and "trying again for 2 s at most" in warning
-
-
-def test_throttling_that_does_not_end_is_said(gcs, open_gcs):
-    gcs.faults.add(Fault(operation="write", status=429, reason="rateLimitExceeded", message="Slow down."))
     with pytest.raises(StorageError, match="too many requests after all retries") as caught:
-        open_gcs(total=0.2).put("k", b"")
+        store.put("k", b"")
     assert caught.value.retryable
     assert "fewer workers" in caught.value.hint
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert store.url in warning and "Slow down" in warning and "trying again for 2 s at most" in warning
 
 
 def test_a_repeated_delete_does_not_remove_what_came_after_it(gcs, gcs_store, monkeypatch):

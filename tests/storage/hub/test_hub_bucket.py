@@ -77,15 +77,6 @@ def test_what_another_removes_at_the_same_moment_is_removed(making, store):
     assert store.stat("k") is None
 
 
-def test_leftovers_of_a_check_are_unfinished_writes_not_objects(store):
-    store.put("k", b"1")
-    store.put(".probe/left", b"1")
-    assert [info.key for info in store.list()] == ["k"]
-    assert [info.key for info in store.unfinished()] == [".probe/left"]
-    store.delete(".probe/left")
-    assert list(store.unfinished()) == []
-
-
 def test_stores_of_the_same_bucket_do_not_see_each_other(making, store):
     place = store._place
     beside = making.store_at(type(place)("bucket", place.id, place.prefix + "-two"))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.storage.proxy import Proxy
 from tests.storage.s3 import making
 
 
@@ -39,9 +40,9 @@ def store(place):
 
 
 @pytest.fixture
-def proxy(moto) -> Iterator[making.Proxy]:
+def proxy(moto) -> Iterator[Proxy]:
     """What stands before moto and can spoil requests; a fault that no request met is a test of nothing."""
-    standing = making.Proxy()
+    standing = Proxy(moto)
     yield standing
     standing.close()
     assert [fault for fault in standing.faults if not fault.met] == []

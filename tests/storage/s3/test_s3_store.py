@@ -50,14 +50,6 @@ def test_foreign_objects_that_are_not_keys_are_not_listed(store, place, raw):
     assert names(store) == ["folder/x"]
 
 
-def test_probes_of_a_dead_worker_are_unfinished_and_removable(store, place, raw):
-    raw.put_object(Bucket=place.bucket, Key=f"{place.root}.probe/left", Body=b"")
-    left = list(store.unfinished())
-    assert [info.key for info in left] == [".probe/left"]
-    store.delete(left[0].key)
-    assert list(store.unfinished()) == []
-
-
 def test_one_client_serves_many_threads(store):
     begin = threading.Barrier(16)
 

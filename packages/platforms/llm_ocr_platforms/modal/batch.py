@@ -140,7 +140,18 @@ def run_batch(
         ended = run_command(batch.argv, batch.environment, limit=limit)
         if ended.exit_code not in _READ:
             raise RuntimeError(f"exit code {ended.exit_code}: {ended.last}. The same command continues.")
-        return write_lines(batch, model=str(flags.get("model_name") or ""))
+        targets, counts = {True: Path(batch.output), False: Path(batch.errors)}, {True: 0, False: 0}
+        # Each file is replaced as a whole.
+        parts = {success: path.with_name(f".{path.name}.part") for success, path in targets.items()}
+        with ExitStack() as stack:
+            files = {success: stack.enter_context(part.open("w", encoding="utf-8")) for success, part in parts.items()}
+            for page in llm_ocr.open(batch.workspace).pages(images=False):
+                record = dots_record(page, batch.content, model=str(flags.get("model_name") or ""))
+                files[record["success"]].write(as_line(record))
+                counts[record["success"]] += 1
+        for success, path in targets.items():
+            parts[success].replace(path)
+        return {"succeeded": counts[True], "failed": counts[False]}
     finally:
         for commit in commits:
             commit()
@@ -186,24 +197,3 @@ def batch_from(flags: Mapping[str, Any]) -> Batch:
         folders=tuple(dict.fromkeys(folders)),
         environment=environment,
     )
-
-
-def write_lines(batch: Batch, *, model: str = "") -> dict[str, int]:
-    """Write both files of a finished batch, each replaced as a whole; return the lines of each."""
-    targets = {True: Path(batch.output), False: Path(batch.errors)}
-    counts = {True: 0, False: 0}
-    with ExitStack() as stack:
-        files = {}
-        for success, path in targets.items():
-            files[success] = stack.enter_context(_part(path).open("w", encoding="utf-8"))
-        for page in llm_ocr.open(batch.workspace).pages(images=False):
-            record = dots_record(page, batch.content, model=model)
-            files[record["success"]].write(as_line(record))
-            counts[record["success"]] += 1
-    for path in targets.values():
-        _part(path).replace(path)
-    return {"succeeded": counts[True], "failed": counts[False]}
-
-
-def _part(path: Path) -> Path:
-    return path.with_name(f".{path.name}.part")

@@ -3,7 +3,9 @@
 The process ends before the time limit, so that it publishes its finished units.
 """
 
+import contextlib
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -16,7 +18,6 @@ from typing import Any
 
 from llm_ocr.config.environment import environment as environment_now
 from llm_ocr.launch.answers import ENOUGH, last_words
-from llm_ocr_platforms.programs import end_group, signal_group
 
 #: Folders of the containers.
 DATA, MODELS, CACHE = "/data", "/models", "/vllm-cache"
@@ -148,7 +149,7 @@ def run_command(argv: Sequence[str], environment: Mapping[str, str], *, limit: f
 
     def stop() -> None:
         timed_out.set()
-        signal_group(process.pid, signal.SIGTERM)
+        _signal_group(process.pid, signal.SIGTERM)
 
     timer = threading.Timer(max(limit - MARGIN, limit * 0.75), stop)
     timer.daemon = True
@@ -164,10 +165,22 @@ def run_command(argv: Sequence[str], environment: Mapping[str, str], *, limit: f
         process.wait()
     finally:
         timer.cancel()
-        if not end_group(process, GRACE):
-            _log.warning("the stage did not stop within %.0f s and was killed", GRACE)
+        if process.poll() is None:  # this call was interrupted
+            _signal_group(process.pid, signal.SIGTERM)
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                _log.warning("the stage did not stop within %.0f s and was killed", GRACE)
+        _signal_group(process.pid, signal.SIGKILL)  # and the processes that the command has left
+        process.wait()
         process.stdout.close()
     return Ended(process.returncode, timed_out.is_set(), last_words(last) or "no output")
+
+
+def _signal_group(group: int, number: int) -> None:
+    """Send a signal to a process group that may be gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
 
 
 def _store(note: Note | None, key: str, value: Any) -> None:

@@ -13,10 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from llm_ocr.errors import MissingExtra, UsageError
-from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, Request, State
+from llm_ocr.launch import GPU_STAGES, Job, JobSpec, JobStatus, Launcher, Plan, Request, State, secrets_here
 from llm_ocr.launch.answers import Refusal, near, translated
 from llm_ocr_platforms.modal.functions import DEFAULT_APP, VARIABLES, board_name
-from llm_ocr_platforms.programs import secrets_here
 
 #: GPU -> maximum per container (modal.com/docs/guide/gpu, November 2026; RTX-PRO-6000 is not listed there).
 GPUS: Mapping[str, int] = {
@@ -104,7 +103,7 @@ class Modal(Launcher):
         return Plan(self.platform, spec, tuple(requests), notes=tuple(notes))
 
     def check(self, plan: Plan) -> None:
-        _local_secrets(plan.spec)
+        secrets_here(plan.spec, _SECRET)
         body = plan.requests[0].body
         options = {name: value for name, value in body["options"].items() if name != "secrets"}
         known = {"not_found": _DEPLOY, "invalid": _near(options.get("gpu", ""))}
@@ -126,7 +125,7 @@ class Modal(Launcher):
 
     def submit(self, plan: Plan) -> Sequence[Job]:
         spec, jobs, function = plan.spec, list[Job](), None
-        values = _local_secrets(spec)
+        values = secrets_here(spec, _SECRET)
         for request in plan.requests:
             body = copy.deepcopy(dict(request.body))
             with _asking("the call on Modal", not_found=_DEPLOY, invalid=_near(spec.hardware)) as modal:
@@ -251,10 +250,6 @@ def _outcome(modal: ModuleType, call: Any, begun: float | None, ended: Mapping[s
 
 def _message(error: BaseException, otherwise: str) -> str:
     return " ".join(str(error).split()) or otherwise
-
-
-def _local_secrets(spec: JobSpec) -> dict[str, str]:
-    return secrets_here((name for name, where in spec.secrets.items() if not where), _SECRET)
 
 
 def _near(hardware: str) -> str:

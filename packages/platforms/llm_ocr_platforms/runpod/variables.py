@@ -19,22 +19,18 @@ class Variable:
 
     name: str
     setting: str
-    note: str
     flag: str = ""
     count: bool = True  # an integer
 
 
+#: docs/migrating.md has the same table. Of two variables for one setting, the smaller value applies.
 TABLE = (
-    Variable("GLMOCR_MAX_WORKERS", "max_inflight_requests", "concurrent region requests; unset: no limit"),
-    Variable(
-        "GLMOCR_CONNECTION_POOL_SIZE",
-        "max_inflight_requests",
-        "each concurrent request has a connection: the smaller of the two values applies",
-    ),
-    Variable("MAX_NUM_SEQS", "vllm_arg", "`--max-num-seqs` of `vllm serve`", "--max-num-seqs"),
-    Variable("MAX_NUM_BATCHED_TOKENS", "vllm_arg", "`--max-num-batched-tokens`", "--max-num-batched-tokens"),
-    Variable("WORKER_MAX_CONCURRENCY", "worker_concurrency", "concurrent requests of a worker"),
-    Variable("MODEL_REVISION", "revision", "commit or tag of the model", count=False),
+    Variable("GLMOCR_MAX_WORKERS", "max_inflight_requests"),
+    Variable("GLMOCR_CONNECTION_POOL_SIZE", "max_inflight_requests"),  # each concurrent request has a connection
+    Variable("MAX_NUM_SEQS", "vllm_arg", "--max-num-seqs"),
+    Variable("MAX_NUM_BATCHED_TOKENS", "vllm_arg", "--max-num-batched-tokens"),
+    Variable("WORKER_MAX_CONCURRENCY", "worker_concurrency"),
+    Variable("MODEL_REVISION", "revision", count=False),
 )
 
 
@@ -74,10 +70,3 @@ def usual_model(variables: Mapping[str, str]) -> dict[str, str]:
     if any(variables.get(name) for name in (PREFIX + "MODEL", "MODEL_ID", PREFIX + "WEIGHTS")):
         return {}
     return {"model": GLM_OCR.name, **({"revision": GLM_OCR.revision} if GLM_OCR.revision else {})}
-
-
-def markdown_table() -> str:
-    """Return the table of docs/migrating.md."""
-    rows = ["| Variable | Our setting | Remark |", "|---|---|---|"]
-    rows += [f"| `{variable.name}` | `{PREFIX}{variable.setting.upper()}` | {variable.note} |" for variable in TABLE]
-    return "\n".join(rows)

@@ -3,8 +3,10 @@
 squeue lists current tasks, sacct those of the last weeks.
 """
 
+import contextlib
 import re
 import shlex
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +14,8 @@ from datetime import datetime
 from pathlib import Path
 
 from llm_ocr.errors import LaunchError, UsageError
-from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, Request, State, cpu_or_gpus
-from llm_ocr.launch.answers import file_lines, last_words
-from llm_ocr_platforms.programs import run_program, secrets_here
+from llm_ocr.launch import Job, JobSpec, JobStatus, Launcher, Plan, Request, State, cpu_or_gpus, secrets_here
+from llm_ocr.launch.answers import followed, last, last_words
 
 CPU = "cpu"
 #: Seconds of a job without a time limit.
@@ -41,10 +42,11 @@ STATES: Mapping[str, State] = {
 _STOPPED, _BEFORE = "4:0", 200
 _FIELDS = "JobID,State,ExitCode,Start,End,ElapsedRaw,TimelimitRaw"
 _HARDWARE = re.compile(r"gpu(:[A-Za-z][\w.-]*)?(:(?P<count>[1-9]\d*))?")
-_LOGIN_NODE = "Run this on a login node of the cluster."
+#: Seconds after which a program is stopped.
+_TIMEOUT = 120.0
 _SECRET = "Set the variable, or use --secret {name}=FILE with a file that the nodes can read."
 _QUOTA = "A limit of the account is reached (see sacctmgr show assoc): use fewer --shards or a shorter --time-limit."
-#: Hints by text of an error of sbatch; for "", the cluster is queried for its resources.
+#: Hints by lower-case text of an error of sbatch; the first match counts. For "", the cluster is queried.
 _HINTS: Mapping[str, str] = {
     "memory": "Request other memory: --slurm-arg=--mem=16G or --slurm-arg=--mem-per-cpu=2G",
     "account": "Set the account that pays: --slurm-arg=--account=NAME",
@@ -83,7 +85,7 @@ class Slurm(Launcher):
         return Plan(self.platform, spec, (Request("sbatch", body),))
 
     def check(self, plan: Plan) -> None:
-        secrets_here((name for name, where in plan.spec.secrets.items() if not where), _SECRET)
+        secrets_here(plan.spec, _SECRET)
         body = plan.requests[0].body
         _sbatch(["--test-only", *body["arguments"]], body["script"])
 
@@ -111,10 +113,15 @@ class Slurm(Launcher):
                 why = "the job never ran, or its log is on another machine" if ended else "the job has not started"
                 raise LaunchError(f"{log} does not exist: {why}")
             time.sleep(2)
-        yield from file_lines(log, lambda: self._status(job).state.over, follow=follow, tail=tail, every=2)
+        with log.open(errors="replace") as file:
+
+            def new() -> Iterator[str]:
+                return (line.rstrip("\n") for line in file)
+
+            yield from followed(last(new(), tail), new, lambda: self._status(job).state.over, follow=follow, every=2)
 
     def _end(self, job: Job) -> None:
-        run_program(["scancel", *_on(job.place.get("cluster", "")), job.id], absent=_LOGIN_NODE)
+        _run(["scancel", *_on(job.place.get("cluster", "")), job.id])
 
     def clean(self, jobs: Sequence[Job]) -> Sequence[str]:
         return [f"kept: {job.place['log']}" for job in jobs if Path(job.place["log"]).is_file()]
@@ -247,7 +254,7 @@ def _moment(text: str) -> float | None:
 
 
 def _ask(words: list[str], cluster: str) -> Iterator[str]:
-    text = run_program([*words, *_on(cluster)], absent=_LOGIN_NODE)
+    text = _run([*words, *_on(cluster)])
     # With --clusters, the first line of squeue names the cluster.
     return (line.strip() for line in text.splitlines() if "|" in line)
 
@@ -257,10 +264,32 @@ def _on(cluster: str) -> list[str]:
 
 
 def _sbatch(arguments: Sequence[str], script: str) -> str:
-    return run_program(["sbatch", *arguments], stdin=script, absent=_LOGIN_NODE, hints=_HINTS, offers=_offers)
+    try:
+        return _run(["sbatch", *arguments], script)
+    except LaunchError as error:
+        if error.hint:
+            raise
+        message = str(error).casefold()
+        hint = next((hint for text, hint in _HINTS.items() if text in message), None)
+        if hint == "":
+            with contextlib.suppress(LaunchError):  # the user needs the first error
+                lines = _run(["sinfo", "--noheader", "--format=%R %G"]).splitlines()
+                offers = sorted({" ".join(line.split()) for line in lines if line.strip()})
+                hint = f"Partitions and their GPUs: {'; '.join(offers)}"
+        error.hint = hint or ""
+        raise
 
 
-def _offers() -> str:
-    """Return the partitions and their GPUs in Slurm's notation."""
-    lines = run_program(["sinfo", "--noheader", "--format=%R %G"], absent=_LOGIN_NODE).splitlines()
-    return "Partitions and their GPUs: " + "; ".join(sorted({" ".join(line.split()) for line in lines if line.strip()}))
+def _run(words: Sequence[str], stdin: str = "") -> str:
+    """Run a program of the cluster and return its standard output. Raises `LaunchError` with the program's message."""
+    try:
+        done = subprocess.run(words, input=stdin, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT)
+    except FileNotFoundError as error:
+        hint = "Run this on a login node of the cluster."
+        raise LaunchError(f"{words[0]} is not installed on this machine", hint=hint) from error
+    except subprocess.TimeoutExpired as error:
+        raise LaunchError(f"{words[0]} did not respond within {_TIMEOUT:.0f} s") from error
+    if done.returncode:
+        message = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+        raise LaunchError(f"{words[0]}: {' '.join(message.split())}")
+    return done.stdout

@@ -1,70 +1,14 @@
 """A fake RunPod: one serverless endpoint whose jobs run in a real worker process."""
 
-import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
-from urllib.parse import urlsplit
+from typing import Any
 
 from tests.fakes import loopback
 from tests.fakes.container import Container
-
-# HTTP of the fake RunPod: JSON in, JSON out, refusals with a status.
-
-
-class Refusal(Exception):
-    """Refused request."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.answer = {"error": message}
-
-
-class Handler(loopback.Handler):
-    """One request."""
-
-    server: loopback.Server["LoopbackServer"]
-    content: bytes  # body of the request
-
-    def reply(self) -> None:
-        self.content = self.body()
-        try:
-            found, status = self.server.fake.answer(self), 200
-        except Refusal as refusal:
-            found, status = refusal.answer, refusal.status
-        if found is None:
-            status = 204
-        data = found if isinstance(found, bytes) else b"" if found is None else json.dumps(found).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-
-class LoopbackServer(loopback.LoopbackFake):
-    """Server on loopback; `answer` receives each request in a separate thread."""
-
-    def __init__(self, answer: Callable[[Handler], Any]) -> None:
-        self.answer = answer
-        self._server = loopback.Server(Handler, self)
-        self._thread = threading.Thread(target=self.serve, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        super().stop()
-        self._thread.join()
-
-
-# RunPod on loopback: one serverless endpoint with one worker, a real process. Use `FakeRunPod(environment={...})` as a
-# context manager; `url` replaces RunPod's server.
-
 
 KEY = "key-of-the-tests"
 ENDPOINT = "fake-endpoint"
@@ -97,7 +41,7 @@ class FakeJob:
         return found
 
 
-class FakeRunPod:
+class FakeRunPod(loopback.LoopbackFake):
     """Fake RunPod with the endpoint's `environment`; the first job starts the worker."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -105,43 +49,35 @@ class FakeRunPod:
         self._environment = dict(environment)
         self._changed = threading.Condition()
         self._worker: Container | None = None
-        self._server = LoopbackServer(self._answer)
+        self._server = loopback.Server(0, _Handler, self)
 
-    def __enter__(self) -> Self:
-        self._server.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.stop()
+    def close(self) -> None:
+        super().close()
         if self._worker is not None:
             self._worker.remove()
-
-    @property
-    def url(self) -> str:
-        return self._server.url
 
     def logs(self) -> str:
         """Return the output of the worker."""
         return "" if self._worker is None else "\n".join(self._worker.lines())
 
-    def _answer(self, request: Handler) -> Any:
-        """Return the response to any request as JSON values; None: no content."""
-        parts = urlsplit(request.path).path.strip("/").split("/")
-        match parts:
-            case ["v2", endpoint, "runsync"]:
-                if request.headers.get("Authorization") != f"Bearer {KEY}":
-                    raise Refusal(401, "invalid api key")
-                if endpoint != ENDPOINT:
-                    raise Refusal(404, f"endpoint {endpoint} not found")
-                return self._run(json.loads(request.content))
+    def answer(self, path: str, authorization: str | None, body: Mapping[str, Any]) -> tuple[int, Any]:
+        """Return the status and the response to any request."""
+        match path.strip("/").split("/"):
+            case ["v2", _, "runsync"] if authorization != f"Bearer {KEY}":
+                return 401, {"error": "invalid api key"}
+            case ["v2", endpoint, "runsync"] if endpoint != ENDPOINT:
+                return 404, {"error": f"endpoint {endpoint} not found"}
+            case ["v2", _, "runsync"]:
+                return 200, self._run(body)
             case ["job-take" | "job-take-batch" as kind, _, _]:
-                return self._take(batch=kind == "job-take-batch")
+                taken = self._take(batch=kind == "job-take-batch")
+                return (204, None) if taken is None else (200, taken)
             case ["job-stop", _, _]:
                 time.sleep(_HOLD)
-                return None
+                return 204, None
             case ["job-done", _, _, id_]:
-                return self._done(id_, json.loads(request.content))
-        raise Refusal(404, "no such path")
+                return 200, self._done(id_, body)
+        return 404, {"error": "no such path"}
 
     def _run(self, body: Mapping[str, Any]) -> dict[str, Any]:
         job = FakeJob(f"{uuid.uuid4()}-u1", body)
@@ -180,3 +116,16 @@ class FakeRunPod:
                 job.status, job.ended = "FAILED" if job.error else "COMPLETED", time.time()
                 self._changed.notify_all()
         return {}
+
+
+class _Handler(loopback.Handler):
+    server: loopback.Server[FakeRunPod]
+
+    def reply(self) -> None:
+        _, path, _, body = self.json_request()
+        status, answer = self.server.fake.answer(path, self.headers.get("Authorization"), body)
+        if status == 204:
+            self.send_response(status)
+            self.end_headers()
+        else:
+            self.send_json(status, answer)
