@@ -61,7 +61,7 @@ async def _view(settings: ViewSettings, progress: Progress) -> Viewed:
 
             def finish() -> int:
                 made = {
-                    "title": " and ".join(map(_title, opened)),
+                    "title": " and ".join(one.url.rstrip("/").rpartition("/")[2] or one.url for one in opened),
                     "workspaces": [one.url for one in opened],
                     "version": library_version(),
                 }
@@ -135,7 +135,3 @@ def _rows_of(workspace: Workspace, progress: Progress) -> Rows:
 def _writing(output: Path) -> AbstractContextManager[None]:
     """Translate errors of the disk into errors that name the output folder."""
     return translated("write the site to", str(output))
-
-
-def _title(workspace: Workspace) -> str:
-    return workspace.url.rstrip("/").rpartition("/")[2] or workspace.url

@@ -150,24 +150,20 @@ class Catalogue:
         """Return whether there is a page with this id."""
         return self.database.execute("SELECT 1 FROM pages WHERE id = ?", (page_id,)).fetchone() is not None
 
-    def scored(self) -> bool:
-        """Return whether any page has a quality score."""
-        return self.database.execute("SELECT 1 FROM pages WHERE quality IS NOT NULL LIMIT 1").fetchone() is not None
+    def match(self, page_id: str, name: str, number: int | None) -> tuple[int, str] | None:
+        """Return the number of a page in the first reading, and this reading as JSON; None if it has no such page.
 
-    def match(self, page_id: str, name: str, number: int | None) -> int | None:
-        """Return the number of the first reading's page: same id, otherwise same document and page number."""
-        query = "SELECT n FROM pages JOIN documents USING (d) WHERE side = 'first' AND "
+        It is the page with the same id, otherwise that of the same document and page number.
+        """
+        tables = "pages JOIN documents USING (d) JOIN readings USING (n)"
+        query = f"SELECT n, first FROM {tables} WHERE side = 'first' AND "
         by_id = self.database.execute(f"{query} pages.id = ?", (page_id,)).fetchone()
         found = by_id or self.database.execute(f"{query} name = ? AND number IS ?", (name, number)).fetchone()
-        return int(found[0]) if found else None
+        return (int(found[0]), str(found[1])) if found else None
 
     def keep(self, n: int, first: str | None, second: str | None) -> None:
         """Store the readings of a page, as JSON, until all are known."""
         self.database.execute("INSERT OR REPLACE INTO readings VALUES (?, ?, ?)", (n, first, second))
-
-    def first_reading(self, n: int) -> str:
-        """Return the first reading stored for the page."""
-        return str(self.database.execute("SELECT first FROM readings WHERE n = ?", (n,)).fetchone()[0])
 
     def readings(self) -> Iterator[tuple[int, str | None, str | None]]:
         """Yield all stored readings, in the order of their numbers."""
@@ -195,8 +191,9 @@ class Catalogue:
         yield from self.database.execute(f"SELECT bucket_of(id), id, n, {position} FROM pages ORDER BY 1, id")
 
     def counts(self) -> list[int]:
-        """Return the number of all, ok, degraded, and failed pages."""
-        return [int(count or 0) for count in self.database.execute(f"SELECT {_COUNTED} FROM pages").fetchone()]
+        """Return the number of all, ok, degraded, and failed pages, and of pages with a quality score."""
+        query = f"SELECT {_COUNTED}, COUNT(quality) FROM pages"
+        return [int(count or 0) for count in self.database.execute(query).fetchone()]
 
     def values(self, column: str) -> list[list[Any]]:
         """Return the most frequent nonempty values of reason, engine, or side with their counts."""

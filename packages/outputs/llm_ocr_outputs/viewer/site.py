@@ -16,11 +16,12 @@ from typing import Any
 from llm_ocr.errors import UsageError
 from llm_ocr.results.figure_text import figure_words
 from llm_ocr.results.markdown import clean
+from llm_ocr.results.schema import image_extension
 from llm_ocr.storage.names import OF_FILE_MANAGERS
 from llm_ocr.types import Status
 from llm_ocr_outputs.viewer.comparing import compare
 from llm_ocr_outputs.viewer.index import Catalogue, SearchIndex, write_data
-from llm_ocr_outputs.viewer.pages import EXCERPT, PageView, badness, flags, image_name, page_content
+from llm_ocr_outputs.viewer.pages import EXCERPT, PageView, badness, flags, page_content
 
 # Folder of a site: each write has its own subfolder, and `index.html` links to it when complete.
 
@@ -125,14 +126,14 @@ class SiteWriter:
 
     def add_other(self, view: PageView) -> None:
         """Add a page of the other workspace, combined with the same page of the first, if any."""
-        n = self._catalogue.match(clean(view.record.page_id), clean(view.name), view.record.page_number)
-        if n is None:
+        found = self._catalogue.match(clean(view.record.page_id), clean(view.name), view.record.page_number)
+        if found is None:
             n, self._count = self._count, self._count + 1
             content = page_content(view, self._images(view, n, "-b"))
             self._put(view, n, -2.0, SECOND)
             self._catalogue.keep(n, None, json.dumps(content))
         else:
-            first = json.loads(self._catalogue.first_reading(n))
+            n, first = found[0], json.loads(found[1])
             content = page_content(view, self._images(view, n, "-b", first))
             compared = compare(first["html"], view.html)
             first["html"], content["html"] = compared.left, compared.right
@@ -156,13 +157,14 @@ class SiteWriter:
             write_data(self._data, f"documents/{number}", chunk)
             documents += len(chunk)
         terms, directories = self._index.write(self._data)
+        *counts, scored = self._catalogue.counts()
         return {
-            "counts": self._catalogue.counts(),
+            "counts": counts,
             "documents": documents,
             "reasons": self._catalogue.values("reason"),
             "engines": self._catalogue.values("engine"),
             "sides": self._catalogue.values("side"),
-            "scored": self._catalogue.scored(),
+            "scored": scored > 0,
             "unbalanced": self._unbalanced,
             "sizes": {"rows": ROWS, "documents": DOCUMENTS, "pages": PAGES, "images": IMAGES, "buckets": buckets},
             "search": {"terms": terms, "directories": directories},
@@ -198,9 +200,9 @@ class SiteWriter:
         wanted += [(one.id, one.image, f"{n}{mark}-f{at}") for at, one in enumerate(view.record.figures, 1)]
         names: dict[str, str] = {}
         for key, image, stem in wanted:
-            name = image_name(image, stem)
-            if not (name and image):
-                continue
+            if image is None or not image.data or (extension := image_extension(image.media_type)) == "bin":
+                continue  # without bytes, or of a type that browsers do not show
+            name = f"{stem}.{extension}"
             folder = self._folder / "images" / str(n // IMAGES)
             shared = first["image"] if first and key == "" else None
             if shared and (folder / shared[0]).read_bytes() == image.data:
