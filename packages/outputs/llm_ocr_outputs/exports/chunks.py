@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -564,10 +564,28 @@ async def export_chunks(job: ExportJob) -> Exported:
     if settings.tokenizer is not None:
         measure, tokenizer = await asyncio.to_thread(token_count, settings.tokenizer)
     limits = Limits(settings.chunk_size, settings.chunk_overlap, measure)
+
+    def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File]:
+        rows = (row for one in documents for row in document_chunks(one.id, one.source, one.names[0], one.rows, limits))
+        buffer, count = io.BytesIO(), 0
+        if settings.chunk_format == "parquet":
+            import pyarrow as pa
+
+            with open_writer(buffer, _schema()) as writer:
+                while group := list(islice(rows, _GROUP)):
+                    writer.write_table(pa.Table.from_pylist(group, schema=_schema()))
+                    count += len(group)
+        else:
+            for row in rows:
+                buffer.write(json_line(row))
+                count += 1
+        if count:
+            yield File(f"chunks/{batch.name}.{settings.chunk_format}", buffer.getvalue(), count)
+
     form = Form(
         "chunks",
         _VERSION,
-        partial(_write, limits=limits, parquet=settings.chunk_format == "parquet"),
+        write,
         lambda _: job.output.load_line(
             f"chunks/*.{settings.chunk_format}",
             described=False,
@@ -582,21 +600,3 @@ async def export_chunks(job: ExportJob) -> Exported:
         unit="passages",
     )
     return await export_files(job, form)
-
-
-def _write(batch: Batch, documents: Iterator[Document], *, limits: Limits, parquet: bool) -> Iterator[File]:
-    rows = (row for one in documents for row in document_chunks(one.id, one.source, one.names[0], one.rows, limits))
-    buffer, count = io.BytesIO(), 0
-    if parquet:
-        import pyarrow as pa
-
-        with open_writer(buffer, _schema()) as writer:
-            while group := list(islice(rows, _GROUP)):
-                writer.write_table(pa.Table.from_pylist(group, schema=_schema()))
-                count += len(group)
-    else:
-        for row in rows:
-            buffer.write(json_line(row))
-            count += 1
-    if count:
-        yield File(f"chunks/{batch.name}.{'parquet' if parquet else 'jsonl'}", buffer.getvalue(), count)
