@@ -16,7 +16,7 @@ from pluggy import PluginManager
 from pydantic import BaseModel
 
 from llm_ocr.workspace import library_version
-from llm_ocr_ocrmypdf.reading import Choice, PageReader, page_reader
+from llm_ocr_ocrmypdf.reading import PageReader, page_reader
 from llm_ocr_outputs.exports.hocr_alto import hocr_document, plain_text
 
 
@@ -71,9 +71,7 @@ def get_ocr_engine(options: OcrOptions | None) -> OcrEngine | None:
 
 def _reader(options: OcrOptions) -> PageReader:
     chosen: PluginOptions = options.llm_ocr
-    return page_reader(
-        Choice(tuple(chosen.server_url), chosen.model, chosen.config, options.jobs or available_cpu_count())
-    )
+    return page_reader(tuple(chosen.server_url), chosen.model, chosen.config, options.jobs or available_cpu_count())
 
 
 class LlmOcrEngine(OcrEngine):

@@ -5,7 +5,7 @@ import atexit
 import logging
 import threading
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,16 +23,6 @@ T = TypeVar("T")
 log = logging.getLogger("llm_ocr.ocrmypdf")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Servers of a model, or none; and the number of pages that are read at the same time."""
-
-    server_url: tuple[str, ...]
-    model: str | None
-    config: str | None
-    jobs: int
-
-
 class ReadingError(ExitCodeException):
     """The pages cannot be read, for example because no server answers."""
 
@@ -40,21 +30,27 @@ class ReadingError(ExitCodeException):
 
 
 class PageReader:
-    """Session and OCR processes of one choice. Its methods may be called from several threads."""
+    """Session and OCR processes of one choice of settings. Its methods may be called from several threads."""
 
-    def __init__(self, choice: Choice) -> None:
+    def __init__(self, server_url: tuple[str, ...], model: str | None, config: str | None, jobs: int) -> None:
         """Check the settings. Processes start at the first page.
+
+        Args:
+            server_url: Servers of a model, or none.
+            model: Model of the server, if it has several.
+            config: File with other settings.
+            jobs: Number of pages that are read at the same time.
 
         Raises:
             BadArgsError: A setting is invalid, or settings contradict each other.
         """
-        given: dict[str, Any] = {"server_url": choice.server_url, "model": choice.model, "config": choice.config}
+        given: dict[str, Any] = {"server_url": server_url, "model": model, "config": config}
         given = {name: value for name, value in given.items() if value} or {"engine": "embedded"}
         try:
-            self._session = Session(**given, render_workers=choice.jobs, ocr_workers=choice.jobs)
+            self._session = Session(**given, render_workers=jobs, ocr_workers=jobs)
         except LlmOcrError as error:
             raise BadArgsError(str(error)) from error
-        self._ocr = ENGINES.get("embedded").page_reader(EngineOptions(choice.jobs))
+        self._ocr = ENGINES.get("embedded").page_reader(EngineOptions(jobs))
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="llm-ocr", daemon=True).start()
         atexit.register(self._close)
@@ -119,10 +115,8 @@ class PageReader:
         asyncio.run_coroutine_threadsafe(close(), self._loop).result(timeout=60)
 
 
-@cache
-def page_reader(choice: Choice) -> PageReader:
-    """Return the reader of a choice, which stays open until the program ends."""
-    return PageReader(choice)
+#: Returns the reader of a choice, which stays open until the program ends.
+page_reader = cache(PageReader)
 
 
 def _page(file: Path) -> Page:

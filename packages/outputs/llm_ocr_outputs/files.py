@@ -370,7 +370,14 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
             await asyncio.to_thread(notes.claim, dataset.identity, form.name)
             whole = [batch.name for batch in batches if batch.name in notes.done and not notes.done[batch.name].again]
             await asyncio.to_thread(notes.retire, whole)
-            written = await _write(work, batches)
+            before = sum((notes.done[name].counts for name in whole), Counts())
+            job.progress.begin(f"export {form.name}", sum(batch.pages for batch in batches), before)
+            written = 0
+            for place, batch in enumerate(batches):
+                if batch.name not in notes.done:
+                    await asyncio.to_thread(_write_batch, work, batch, batches[place - 1] if place else None)
+                    written += notes.done[batch.name].files
+            job.progress.end()
             done = [notes.done[batch.name] for batch in batches]
             left_out = sum(batch.left_out for batch in done)
             if left_out and not any(batch.records for batch in done):  # the files of an older export stay
@@ -409,20 +416,6 @@ def _batches(dataset: Assembled, form: Form, policy: float | None, only: str | N
         pages += source.rows
         digest.update(source.content.encode())
     yield Batch(f"{number:05d}-{digest.hexdigest()[:16]}", range(start, len(dataset.sources)), pages, dataset.key)
-
-
-async def _write(work: _Work, batches: list[Batch]) -> int:
-    """Write the batches without a note; return the number of written files."""
-    progress, done = work.job.progress, work.notes.done
-    before = sum((done[batch.name].counts for batch in batches if batch.name in done), Counts())
-    progress.begin(f"export {work.form.name}", sum(batch.pages for batch in batches), before)
-    written = 0
-    for place, batch in enumerate(batches):
-        if batch.name not in done:
-            await asyncio.to_thread(_write_batch, work, batch, batches[place - 1] if place else None)
-            written += done[batch.name].files
-    progress.end()
-    return written
 
 
 def _write_batch(work: _Work, batch: Batch, before: Batch | None) -> None:

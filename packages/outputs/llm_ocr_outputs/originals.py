@@ -52,15 +52,14 @@ _MOST_FILES = 250
 class Originals:
     """Access to the sources of an export, for one event loop."""
 
-    def __init__(self, job: ExportJob, *, workers: int | None = None) -> None:
-        """Prepare the processes, which start at the first page.
+    def __init__(self, job: ExportJob) -> None:
+        """Prepare the processes, one of each kind per core, which start at the first page.
 
         Args:
             job: The export. Its settings have the passwords and the credentials of the sources.
-            workers: Number of processes of each kind; None for one per core.
         """
         settings = job.settings
-        self.workers = workers or cores()
+        self.workers = cores()
         self._confined = settings.confinement != "off"
         self._passwords = passwords(settings.password, settings.password_file)
         options = RenderOptions(
@@ -85,9 +84,6 @@ class Originals:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
         """End the processes, and remove copies of remote documents."""
         await self._renderer.close()
         await self._pool.close()

@@ -17,7 +17,6 @@ from llm_ocr.results.documents import DocumentNames, name_claims
 from llm_ocr.results.schema import Images
 from llm_ocr.scheduling.scanner import PlannedItems
 from llm_ocr.stages.assemble import markers_of, paths_of
-from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import DocumentPart, PageRecord, Reason, Status
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.generations import generations
@@ -141,9 +140,6 @@ class AssembledRows:
         claims = (claim for i in self._planned.read() for part in i.parts for claim in name_claims(part))
         self._names = DocumentNames.of_plan(claims)
 
-    def __len__(self) -> int:
-        return len(self._planned)
-
     def item(self, place: int) -> Item:
         """Return the item at this position of the plan, from 0."""
         return self._planned[place]
@@ -176,7 +172,7 @@ class AssembledRows:
             first, *rest = parts
             paths = dict.fromkeys(path for part in (first, *rest) for path in paths_of(part))
             names = tuple(dict.fromkeys(self._names.of(document, path) for path in paths))
-            ordered = sorted(rows.pop(document, ()), key=_page_number)
+            ordered = sorted(rows.pop(document, ()), key=lambda row: row.record.page_number or 0)
             known = totals[document] or sum(row.record.page_number is not None for row in ordered)
             source = relative_source(shown(first.source), self._source_folder)
             if self._source_folder:
@@ -194,10 +190,6 @@ def page_totals(item: Item) -> dict[str, int]:
         for part in unit.parts:
             totals[part.document_id] = max(totals.get(part.document_id, 0), part.page_total)
     return totals
-
-
-def _page_number(row: DatasetRow) -> int:
-    return row.record.page_number or 0
 
 
 # Input of an export: the dataset files that Assemble wrote, in the plan's order.
@@ -246,13 +238,31 @@ def assembled(workspace: Workspace, source_folder: str = "") -> Assembled:
     """
     files = {info.key: info for info in workspace.store.list(f"{FOLDER}/")}
     notes: Mapping[str, dict[str, Any]] = {}
-    made: Mapping[tuple[str, str], tuple[str, int]] = {}
+    made: Mapping[tuple[str, str], tuple[str, int]] = {}  # hash and number of rows of finished items, by key and name
     if newest := assembled_key(workspace):
         versions = {info.key: info.version for info in workspace.store.list(VIEW_NOTES)}
         notes = CompactedMarkers(workspace.store, ASSEMBLE, newest).among(versions)
         markers = iter_markers(workspace, ASSEMBLE, newest)
         made = {(newest, marker.unit): (marker.sha256, marker.counts.expected) for marker in markers}
-    find = partial(_find, workspace, files, notes, made, source_folder)
+
+    def find(item: Item) -> tuple[str, Source, bool] | None:
+        """Return the key that wrote an item's file, the file, and whether it is damaged; None if not assembled."""
+        info = files.get(dataset_file(item.id))
+        note = note_of_views(workspace, item, notes) if info else None
+        known = made.get((note.key, item.name)) if note else None
+        if note and known is None and (marker := find_marker(workspace, ASSEMBLE, note.key, item.name)):
+            known = marker.sha256, marker.counts.expected
+        if info is None or note is None or known is None:
+            return None
+        digest, rows = known
+        # Published results never change: the key, and the item's generation in its name, identify the content.
+        content = f"{note.key} {item.name} {digest} {info.size}"
+        if source_folder:
+            content += f" sources relative to {source_folder}"
+        version, sha256 = info.version, note.sha256
+        source = Source(info.key, info.size, content, version, sha256=sha256, folder=source_folder, rows=rows)
+        return note.key, source, is_damaged(workspace, note, info)
+
     found = list(codec.read_ahead(find, items(workspace), "export"))
     keys = Counter(file[0] for file in found if file)
     key = keys.most_common(1)[0][0] if keys else ""
@@ -262,37 +272,8 @@ def assembled(workspace: Workspace, source_folder: str = "") -> Assembled:
             f"{len(found) - len(whole)} of {len(found)} items are not assembled in {workspace.url}",
             hint=f"Run first: llm-ocr assemble -w {workspace.url}",
         )
-    identity = generations(workspace)[0].attempt
     damaged = tuple(source.key for _, source, is_wrong in whole if is_wrong)
-    return Assembled(key, identity, tuple(source for _, source, _ in whole), damaged)
-
-
-def _find(
-    workspace: Workspace,
-    files: Mapping[str, ObjectInfo],
-    notes: Mapping[str, dict[str, Any]],
-    made: Mapping[tuple[str, str], tuple[str, int]],
-    folder: str,
-    item: Item,
-) -> tuple[str, Source, bool] | None:
-    """Return the key that wrote an item's file, the file, and whether it is damaged; None if it is not assembled.
-
-    `made` has the hash of the data and the number of rows of finished items, by key and name.
-    """
-    info = files.get(dataset_file(item.id))
-    note = note_of_views(workspace, item, notes) if info else None
-    known = made.get((note.key, item.name)) if note else None
-    if note and known is None and (marker := find_marker(workspace, ASSEMBLE, note.key, item.name)):
-        known = marker.sha256, marker.counts.expected
-    if info is None or note is None or known is None:
-        return None
-    digest, rows = known
-    # Published results never change: the key, and the item's generation in its name, identify the content.
-    content = f"{note.key} {item.name} {digest} {info.size}"
-    if folder:
-        content += f" sources relative to {folder}"
-    source = Source(info.key, info.size, content, info.version, sha256=note.sha256, folder=folder, rows=rows)
-    return note.key, source, is_damaged(workspace, note, info)
+    return Assembled(key, identity_of(workspace), tuple(source for _, source, _ in whole), damaged)
 
 
 def facts(workspace: Workspace, dataset: Assembled, title: str) -> CardFacts:

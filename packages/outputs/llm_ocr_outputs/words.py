@@ -404,11 +404,6 @@ _WHOLE_PAGE = 0.95
 _LEADING, _HIGHEST = 1.25, 0.04
 
 
-def _diagonal(pair: tuple[int, int]) -> int | None:
-    """Return what the pairs of a letter and its partner in a row have in common; None without a partner."""
-    return pair[1] - pair[0] if pair[1] >= 0 else None
-
-
 def _unplaced(words: Sequence[_Word]) -> list[tuple[int, int]]:
     """Return the ranges of consecutive words without a place."""
     ends = [at for at, word in enumerate(words) if word.pieces]
@@ -444,12 +439,14 @@ class _Placing:
         self._align_passages()
         self._infer_boxes()
         self._pair_in_blocks(share=False)
-        for start, end in self._runs():
+        for start, end in _unplaced(self.words):
             words = [word for word in self.words[start:end] if not self._is_table(word.block)]
             self._pair(words, self._between(start, end), share=True)
         self._pair_in_blocks(share=True)
-        for start, end in self._runs(same_block=True):
-            self._fill(start, end)
+        for run in _unplaced(self.words):
+            for _, group in groupby(range(*run), key=lambda at: self.words[at].block):
+                places = [*group]
+                self._fill(places[0], places[-1] + 1)
 
     def _infer_boxes(self) -> None:
         """Give tables without a box the rows of their words: answers read rows, and layers often columns.
@@ -558,14 +555,6 @@ class _Placing:
         else:
             word.pieces.append(_Piece(start, box, line, aligned))
 
-    def _runs(self, *, same_block: bool = False) -> list[tuple[int, int]]:
-        """Return the ranges of consecutive words without a place, of one block each with `same_block`."""
-        runs = _unplaced(self.words)
-        if not same_block:
-            return runs
-        groups = ([*group] for run in runs for _, group in groupby(range(*run), key=lambda at: self.words[at].block))
-        return [(group[0], group[-1] + 1) for group in groups]
-
     def _between(self, start: int, end: int) -> list[int]:
         """Return the unused found words after the word before a run, and before the word after it."""
         chosen: set[int] = set()
@@ -617,7 +606,9 @@ class _Placing:
             return
         own, other = [word.key for word in words], [self.found[index].key for index in candidates]
         partners, end = _partners("".join(own), "".join(other)), 0
-        run_of = [run for _, group in groupby(enumerate(partners), key=_diagonal) for run in [[*group]] for _ in run]
+        # Letters in a row, and their partners in a row, are a run.
+        rows = groupby(enumerate(partners), key=lambda pair: pair[1] - pair[0] if pair[1] >= 0 else None)
+        run_of = [run for _, group in rows for run in [[*group]] for _ in run]
         for word in words:  # similar words share a place below, and a few letters are often the same by chance
             start, end = end, end + len(word.key)
             run = run_of[start]
@@ -719,16 +710,12 @@ class _Placing:
         if before is not None and after is not None and after.pieces[0].line == piece.line:
             room = _gap(piece.box, after.pieces[0].box, direction)
         else:
-            em = self._length(piece.box, direction) / max(_width(neighbor.text[piece.start :]), 0.5)
-            needed = em * sum(_width(word.text) + _width_of(" ") for word in words)
-            room = self._beside(piece.box, direction, needed, is_after=before is not None)
+            length = self._length(piece.box, direction)
+            em = length / max(_width(neighbor.text[piece.start :]), 0.5)
+            needed = em * sum(_width(word.text) + _width_of(" ") for word in words) / max(length, 1e-6)
+            ends = (1.0, 1 + needed) if before is not None else (-needed, 0.0)
+            room = _part(piece.box, direction, *ends).clipped()  # beside the neighbor, inside of the page
         self._spread(words, [(room, piece.line)])
-
-    def _beside(self, box: Box, direction: Direction, needed: float, *, is_after: bool) -> Box:
-        """Return the room of a length (in heights of the page) at an end of a box, inside of the page."""
-        length = max(self._length(box, direction), 1e-6)
-        room = _part(box, direction, 1, 1 + needed / length) if is_after else _part(box, direction, -needed / length, 0)
-        return room.clipped()
 
     def _room(self, start: int, end: int) -> Box:
         """Return the place of a block without aligned words: its box, or what its neighbors leave of the page."""
@@ -745,13 +732,15 @@ class _Placing:
         """Divide a box into as many lines as the words need at the size that fills it, and add these to the lines."""
         ems = sum(_width(word.text) + _width_of(" ") for word in words)
         width, height = max(box.width * self.aspect, 1e-4), max(box.height, 1e-4)
-        stacked = height > _TALL * width and _is_stacked("".join(word.text for word in words))
+        text = "".join(word.text for word in words)
+        # Most letters are of scripts that are also written from top to bottom.
+        is_wide = 2 * sum(unicodedata.east_asian_width(letter) in "WF" for letter in text) > len(text)
+        stacked = height > _TALL * width and is_wide
         if stacked:
             width, height = height, width
         count = max(1, round((ems * height / (_LEADING * width)) ** 0.5), -(-height // _HIGHEST) if not stacked else 1)
         count = int(min(count, max(1, len(words) if not stacked else ems)))
         high = min(height / count, _HIGHEST) if not stacked else height / count
-        text = "".join(word.text for word in words)
         direction: Direction = "down" if stacked else _direction(text, Box(0, 0, 1, 0), (), 1.0, stacked=False)
         rooms = []
         for number in range(count):
@@ -763,11 +752,6 @@ class _Placing:
             self.lines.append((room, direction))
             rooms.append((room, len(self.lines) - 1))
         return rooms
-
-
-def _is_stacked(text: str) -> bool:
-    """Return whether most letters are of scripts that are also written from top to bottom."""
-    return 2 * sum(unicodedata.east_asian_width(letter) in "WF" for letter in text) > len(text)
 
 
 def _gap(first: Box, second: Box, direction: Direction) -> Box:

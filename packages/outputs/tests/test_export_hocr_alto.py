@@ -229,13 +229,15 @@ def test_exported_words_are_where_the_page_has_them(read, tmp_path, form):
 
 
 @pytest.mark.parametrize("form", ["hocr", "alto", "html", "pdf"])
-def test_each_copy_of_a_document_gets_its_file(tmp_path, form):
-    for folder in ("x", "y"):
-        (tmp_path / "in" / folder).mkdir(parents=True)
-        (tmp_path / "in" / folder / "a.pdf").write_bytes(text_pdf(*good_pages("a", 1)))
-    given = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
-    llm_ocr.run(tmp_path / "in", workspace=tmp_path / "w", **given)
-    done = llm_ocr.export(workspace=tmp_path / "w", output=tmp_path / "o", format=form)
+def test_each_copy_of_a_document_gets_its_file(golden, tmp_path, form):
+
+    def make(folder: Path) -> None:
+        for name in ("x", "y"):
+            (folder / "in" / name).mkdir(parents=True)
+            (folder / "in" / name / "a.pdf").write_bytes(text_pdf(*good_pages("a", 1)))
+        llm_ocr.run(folder / "in", workspace=folder / "w", engine="embedded", render_workers=1, ocr_workers=1)
+
+    done = llm_ocr.export(workspace=golden("copies", make) / "w", output=tmp_path / "o", format=form)
     files = [path for path in (tmp_path / "o").rglob("*") if path.is_file() and "_llm-ocr" not in path.parts]
     (first,), (second,) = ([path for path in files if f"/{name}/a.pdf" in path.as_posix()] for name in "xy")
     assert first.read_bytes() == second.read_bytes()
@@ -244,21 +246,11 @@ def test_each_copy_of_a_document_gets_its_file(tmp_path, form):
 
 @pytest.mark.parametrize("form", ["hocr", "alto", "html", "pdf"])
 def test_each_format_lists_documents_that_do_not_open(read, tmp_path, form):
-    names = ("broken.pdf",) if form == "html" else ("broken.pdf", "gone.pdf")
+    reasons = {"broken.pdf": "unreadable"} | ({} if form == "html" else {"gone.pdf": "not found"})
     for _ in range(2):
         done = llm_ocr.export(workspace=read, output=tmp_path / "o", format=form)
-        listed = (tmp_path / "o/failed-documents.jsonl").read_text().splitlines()
-        assert tuple(Path(json.loads(line)["source"]).name for line in listed) == names
-        assert done.failed == len(names)
+        listed = map(json.loads, (tmp_path / "o/failed-documents.jsonl").open())
+        assert [(Path(one["source"]).name, one["reason"]) for one in listed] == list(reasons.items())
+        assert done.failed == len(reasons)
         assert not [path for path in (tmp_path / "o").rglob("*broken*")]
     assert bool(done.written) is (form != "html")  # what never opened is not tried again
-
-
-def test_documents_without_their_source_are_listed(read, tmp_path):
-    done = llm_ocr.export(workspace=read, output=tmp_path / "o", format="hocr")
-    listed = [json.loads(line) for line in (tmp_path / "o/failed-documents.jsonl").read_text().splitlines()]
-    assert done.failed == 2
-    assert {Path(one["source"]).name: one["reason"] for one in listed} == {
-        "broken.pdf": "unreadable",
-        "gone.pdf": "not found",
-    }

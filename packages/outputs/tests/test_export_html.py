@@ -223,11 +223,6 @@ def test_texts_of_other_scripts_are_kept(tmp_path):
     assert "\udce9" not in document_html(document("caf\udce9"), {})
 
 
-def test_repeated_export_writes_nothing_again(workspace, exported):
-    again = llm_ocr.export(workspace=workspace, output=exported, format="html")
-    assert (again.written, again.files) == (0, 2)
-
-
 def test_lost_figure_is_named_with_a_remedy(workspace, tmp_path):
     copy = Path(shutil.copytree(workspace, tmp_path / "w"))
     next((copy / "documents/sub").rglob("*.png")).unlink()
@@ -239,7 +234,7 @@ def test_lost_figure_is_named_with_a_remedy(workspace, tmp_path):
 def test_without_the_converter_the_package_is_named(workspace, tmp_path, monkeypatch):
     from llm_ocr_outputs.exports import formulas
 
-    formulas._converter.cache_clear()
+    formulas.converter.cache_clear()
     monkeypatch.setitem(sys.modules, "math_core", None)
     with pytest.raises(MissingExtra, match=r'pip install "math-core'):
         llm_ocr.export(workspace=workspace, output=tmp_path / "o", format="html")

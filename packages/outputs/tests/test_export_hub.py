@@ -72,6 +72,7 @@ def files(making, name: str, branch: str = "main") -> dict[str, bytes]:
     return {path: repositories.content(entry) for path, entry in tree.items() if path != ".gitattributes"}
 
 
+#: What each line that opens the dataset gives.
 _LOAD = """
 import json, sys
 from datasets import load_dataset
@@ -85,10 +86,10 @@ print(json.dumps([opened(load) for load in sys.argv[1:]]))
 """
 
 
-def loaded(making, home: Path, *lines: str) -> list:
-    """What a process with nothing but the server's address and a token gets of each line that opens the dataset."""
+def printed(making, home: Path, code: str, *arguments: str) -> list:
+    """What a process with nothing but the server's address and a token prints."""
     env = environment(**making.hub().environment(home))
-    run = subprocess.run([sys.executable, "-c", _LOAD, *lines], env=env, capture_output=True, text=True, timeout=240)
+    run = subprocess.run([sys.executable, "-c", code, *arguments], env=env, capture_output=True, text=True, timeout=240)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 
@@ -105,11 +106,12 @@ def test_repository_workspace_opens_by_name_and_printed_line(making, tmp_path, m
     make(url := f"hf://datasets/{name}", workspace_endpoint=making.hub().url)
     settings = AssembleSettings(workspace=url)
     by_name, by_line = f'load_dataset("{name}", split="train")', load_line(settings)
-    one, other = loaded(making, tmp_path, by_name, by_line)
+    one, other = printed(making, tmp_path, _LOAD, by_name, by_line)
     assert one[0] == other[0] != []
     assert "# My scans" in files(making, name)["README.md"].decode()
 
 
+#: What the predecessor's notebook shows of a repository.
 _SHOW = """
 import json, sys
 from datasets import load_dataset
@@ -122,14 +124,6 @@ print(json.dumps([rows.column_names, [row["document_markdown"] for row in raw],
     [row["document_final_markdown"] for row in raw], rows[0]["source_image"].size[0],
     [json.loads(text)["status"] for row in raw for text in row["extracted_figures_metadata"]], shown]))
 """
-
-
-def shown(making, name: str, home: Path) -> list:
-    """What the predecessor's notebook shows of a repository, in a process of its own."""
-    env = environment(**making.hub().environment(home))
-    run = subprocess.run([sys.executable, "-c", _SHOW, name], env=env, capture_output=True, text=True, timeout=240)
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
 
 
 @pytest.mark.slow
@@ -156,7 +150,7 @@ def test_predecessor_notebook_cell_shows_pages_after_each_stage(making, tmp_path
             assert previews == []
             continue
         assert len(previews) == (0 if stage == "assemble" else 3)
-        found[stage] = shown(making, name, tmp_path / stage)
+        found[stage] = printed(making, tmp_path / stage, _SHOW, name)
         before = commits(making, name)
         if stage != "assemble":  # with nothing to do, nothing is written
             call()
@@ -170,7 +164,7 @@ def test_predecessor_notebook_cell_shows_pages_after_each_stage(making, tmp_path
     assert None not in found["describe"][4] == found["assemble"][4]
     assert all("Sample 2" in one[5] and "data:image/" in one[5] for one in found.values())
     llm_ocr.extract(**place, **FRUGALLY)  # the dataset stays what is opened
-    assert shown(making, name, tmp_path / "again")[2] == finals
+    assert printed(making, tmp_path / "again", _SHOW, name)[2] == finals
 
 
 @pytest.mark.slow
@@ -211,7 +205,7 @@ def test_the_line_that_is_told_opens_it_with_images_and_streamed(making, exporte
     assert on_branch.load == f'load_dataset("{other}", split="train", revision="second")'
     assert files(making, other) == {}
     assert len(files(making, other, "second")) == 3
-    (ids, size, streamed, streamed_size, texts), branch = loaded(making, tmp_path, done.load, on_branch.load)
+    (ids, size, streamed, streamed_size, texts), branch = printed(making, tmp_path, _LOAD, done.load, on_branch.load)
     assert len(branch[0]) == 18
     local = llm_ocr.open(standing).to_dataset()
     assert ids == list(local["sample_id"])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from bad_documents import garbage, good_pages, text_pdf
 from export_workspaces import files_of, make, retry
 from test_export_hub import commits, making, new_name  # noqa: F401 - fixtures
 
@@ -21,28 +20,7 @@ from llm_ocr_outputs import files
 SCHEMA = json.loads(resources.files("llm_ocr_outputs.exports").joinpath("document.schema.json").read_text("utf-8"))
 
 
-#: A name that is no UTF-8, as file systems of Linux have them: such a document is not read.
-ODD = "caf\udce9.pdf"
-
-
-LINUX = int(sys.platform == "linux")
-
-
-@pytest.fixture(scope="module")
-def real(golden) -> Path:
-    """A workspace of two documents, a copy of one, one whose name is no text, and one that does not open."""
-
-    def make_it(folder: Path) -> None:
-        (folder / "in/sub").mkdir(parents=True)
-        paper = text_pdf(*good_pages("a", 3))
-        for name, data in {"a.pdf": paper, "sub/copy.pdf": paper, "broken.pdf": garbage()}.items():
-            (folder / "in" / name).write_bytes(data)
-        (folder / "in/日本 #1.pdf").write_bytes(text_pdf(*good_pages("b", 1)))
-        if LINUX:
-            (folder / "in" / ODD).write_bytes(text_pdf(*good_pages("odd", 1)))
-        llm_ocr.run(folder / "in", workspace=folder / "w", engine="embedded", render_workers=1, ocr_workers=1)
-
-    return golden("texts", make_it) / "w"
+LINUX = int(sys.platform == "linux")  # has a document more, see the fixture `real`
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,22 @@ import llm_ocr
 from llm_ocr.errors import UsageError
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.markdown import clean
-from llm_ocr.types import Block, BlockKind, Box, EncodedImage, Figure, FigureRecord, PageRecord, Reason, Status
+from llm_ocr.types import (
+    Block,
+    BlockKind,
+    Box,
+    DocumentPart,
+    EncodedImage,
+    Figure,
+    FigureRecord,
+    PageRecord,
+    Reason,
+    Status,
+)
 from llm_ocr_outputs.exports.documents import document_json, page_line
 from llm_ocr_outputs.exports.dolma import Origin, dolma_document, page_text
 from llm_ocr_outputs.files import json_document, json_line, json_value
+from llm_ocr_outputs.source import Document
 
 SCHEMA = json.loads(resources.files("llm_ocr_outputs.exports").joinpath("document.schema.json").read_text("utf-8"))
 
@@ -36,6 +48,11 @@ PROVENANCE = {
     "assemble": {"key": "c"},
     "transform": {"stage": "mine", "key": "d"},
 }
+
+
+def document_of(*rows: DatasetRow, source: str = "/in/a.pdf", names: tuple[str, ...] = ("a.pdf",)) -> Document:
+    part = DocumentPart("d", source, names[0], "", tuple(range(1, len(rows) + 1)), len(rows), 0)
+    return Document("d", source, names, len(rows), rows, part)
 
 
 def line(record: PageRecord, markdown: str = "text") -> dict:
@@ -60,7 +77,7 @@ def test_a_document_is_valid_whatever_is_in_it(text):
     page = replace(PAGE, source=text, image=image, blocks=blocks, figures=(figure,), notes={"primary_language": text})
     described = FigureRecord(figure.id, page.page_id, "d", Status.OK, "parse", description=text, data=text, label=text)
     row = DatasetRow(page, text, {figure.id: described})
-    value = json.loads(json_document(document_json("d", text, [text, "b"], 1, [row], PROVENANCE)))
+    value = json.loads(json_document(document_json(document_of(row, source=text, names=(text, "b")), PROVENANCE)))
     jsonschema.Draft202012Validator(SCHEMA).validate(value)
     assert value["pages"][0]["figures"][0]["box"] == {"x0": 0, "y0": 0, "x1": 1, "y1": 1}
 
@@ -70,7 +87,7 @@ def test_every_field_of_a_document_stands_in_the_schema():
     jsonschema.Draft202012Validator.check_schema(schema)
     figure = Figure("f", "chart", Box(0, 0, 1, 1), EncodedImage(b"", "image/png", 1, 1))
     page = replace(PAGE, blocks=(Block(BlockKind.TEXT, Box(0, 0, 1, 1)),), figures=(figure,), quality=0.5)
-    value = document_json("d", "/in/a.pdf", ["a.pdf"], 1, [DatasetRow(page, "")], PROVENANCE)
+    value = document_json(document_of(DatasetRow(page, "")), PROVENANCE)
     kinds = schema["$defs"]
     for shown, told in (
         (value, schema),
@@ -85,7 +102,7 @@ def test_every_field_of_a_document_stands_in_the_schema():
 
 def test_a_document_is_a_line_a_page():
     rows = [DatasetRow(replace(PAGE, page_number=number), "a\nb") for number in (1, 2, 3)]
-    lines = json_document(document_json("d", "/in/a.pdf", ["a.pdf"], 3, rows, PROVENANCE)).decode().splitlines()
+    lines = json_document(document_json(document_of(*rows), PROVENANCE)).decode().splitlines()
     assert sum('"number":' in text for text in lines) == 3
 
 
@@ -118,7 +135,7 @@ def row(number, text="Page.", **more):
 
 
 def document(*rows):
-    return dolma_document("doc", "/in/a.pdf", len(rows), rows, ORIGIN)
+    return dolma_document(document_of(*rows), ORIGIN)
 
 
 def test_what_the_model_says_of_pages_stands_beside_their_spans():
@@ -141,7 +158,7 @@ def test_pages_that_were_read_by_another_are_counted():
 
 
 def test_without_a_date_there_is_none():
-    found = dolma_document("doc", "/in/a.pdf", 1, [row(1)], replace(ORIGIN, added=""))
+    found = dolma_document(document_of(row(1)), replace(ORIGIN, added=""))
     assert "added" not in found and "created" not in found
 
 

@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 import running
+from bad_documents import good_pages, text_pdf
 from report_reading import report_of, words_of
 from view_workspaces import make, text
 from viewer_browser import FLAGS
@@ -115,13 +116,11 @@ def test_wrong_places_are_said(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def served(examples, tmp_path_factory):
+def served(tmp_path_factory):
     """Three workers that share the units of a folder and one server."""
     folder = tmp_path_factory.mktemp("report")
     for number in range(4):
-        shutil.copy(examples / "paper.pdf", folder / f"{number}.pdf")
-        with (folder / f"{number}.pdf").open("ab") as file:
-            file.write(b"\n%%%d\n" % number)
+        (folder / f"{number}.pdf").write_bytes(text_pdf(*good_pages(str(number), 3)))
     (folder / "broken.pdf").write_bytes(b"%PDF-1.7 and nothing else")
     workspace = folder / "w"
     llm_ocr.plan(folder, workspace=workspace, pages_per_unit=3)
@@ -157,13 +156,10 @@ def test_report_covers_all_workers_and_series_match_markers(served, tmp_path):
     assert any(sample.window for one in found for sample in one.samples)
 
 
-def test_the_embedded_engine_is_on_record_too(examples, tmp_path):
-    run = llm_ocr.run(
-        examples / "paper.pdf", workspace=tmp_path / "w", engine="embedded", pages="1", render_workers=1, ocr_workers=1
-    )
-    workers = {worker.stage: worker for worker in run.status.workers}
-    assert workers["extract"].items == 1 and workers["extract"].seconds > 0
-    words = words_of(report_of(tmp_path / "w", tmp_path / "r.html"))
+def test_the_embedded_engine_is_on_record_too(paper_workspace, tmp_path):
+    workers = {worker.stage: worker for worker in llm_ocr.open(paper_workspace).status.workers}
+    assert workers["extract"].items == 3 and workers["extract"].seconds > 0
+    words = words_of(report_of(paper_workspace, tmp_path / "r.html"))
     assert "embedded: text layer and OCR on the CPU" in words
     assert "Extract: pages per second" in words
     assert "Requests at the servers" not in words

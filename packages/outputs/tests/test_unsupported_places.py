@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made import described, record
+from test_export_texts_form import document_of
 
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.figure_text import enriched_page
@@ -114,7 +115,7 @@ def test_a_page_changed_by_a_stage_gives_the_place_of_the_block():
 def test_exports_give_ink_boxes_and_places_of_the_ledger():
     blocks = (Block(BlockKind.HEADING, BOX, "Weather"), Block(BlockKind.TEXT, BOX, "It rained on 31 May."))
     rows = [page(*blocks, spans=[(1, 13, 19)]), DatasetRow(record(2, figures=0, blocks=(), markdown="Dry."), "Dry.")]
-    value = document_json("d", "/in/a.pdf", ["a.pdf"], 2, rows, {})
+    value = document_json(document_of(*rows), {})
     assert value["document"]["ink_accounted"] == 0.75
     first, second = value["pages"]
     lines = [page_line(row, index=1, model="m", batch_id="b") for row in rows]
@@ -133,11 +134,11 @@ def test_dolma_has_unsupported_text_as_spans():
     text = page(Block(BlockKind.TEXT, BOX, "It rained on 31 May."), spans=[(0, 13, 19)])
     failed = DatasetRow(replace(record(3), status=Status.FAILED, markdown="", blocks=()), "")
     dry = DatasetRow(record(2, figures=0, blocks=(), markdown="Dry."), "Dry.")
-    value = dolma_document("d", "/in/a.pdf", 3, [dry, text, failed], Origin("2026-03-01", "m", "1"))
+    value = dolma_document(document_of(dry, text, failed), Origin("2026-03-01", "m", "1"))
     [(start, end, score)] = value["attributes"]["unsupported_text"]
     assert (value["text"][start:end], score) == ("31 May", 1.0)
     assert value["attributes"]["ink_accounted"] == [None, 0.75, None]
-    without = dolma_document("d", "/in/a.pdf", 1, [dry], Origin("2026-03-01", "m", "1"))
+    without = dolma_document(document_of(dry), Origin("2026-03-01", "m", "1"))
     assert without["attributes"].keys() == {"pdf_page_numbers"}
 
 

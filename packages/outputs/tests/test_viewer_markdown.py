@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from llm_ocr.types import Block, BlockKind, Box
 from llm_ocr_outputs.places import MARK, Unsupported, lines_of_blocks
 from llm_ocr_outputs.viewer.comparing import compare, equal_words
-from llm_ocr_outputs.viewer.index import DataFiles, SearchIndex, script, terms, visible_text
+from llm_ocr_outputs.viewer.index import SearchIndex, script, terms, visible_text
 from llm_ocr_outputs.viewer.rendering import LONGEST, UNSUPPORTED, Places, render, render_unsupported
 
 NOTHING = Places({}, {})
@@ -250,7 +250,7 @@ def test_index_finds_all_pages_of_each_term_in_bounded_files(tmp_path, monkeypat
     for page, text in enumerate(texts):
         index.add(page, text)
     index.add(3, "late")
-    count, directories = index.write(DataFiles(tmp_path))
+    count, directories = index.write(tmp_path)
     assert count > 5
     assert directories == 1
     found: dict[str, list[int]] = {}

@@ -8,9 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llm_ocr.errors import UsageError
 from llm_ocr.exporting import Exported, ExportJob
@@ -226,26 +226,6 @@ class Piece:
     section: bool = False
     prose: bool = False
 
-    def since(self, start: int, measure: Measure) -> "Piece":
-        """Return the text from `start`, which is prose: without figures, and not as the beginning of a section."""
-        text = self.text[start:]
-        kinds = tuple(kind for kind in self.kinds if kind in PROSE)
-        places = between(self.places, start, len(self.text))
-        return Piece(text, measure(text), self.separator, kinds, places, self.path, prose=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Parts that belong together: headings and captions, the part below them, and its captions.
-
-    `item`: the preceding part is an item of the same list.
-    """
-
-    leads: tuple[Part, ...]
-    main: Part
-    trails: tuple[Part, ...]
-    item: bool = False
-
 
 def joined(pieces: Sequence[Piece]) -> Piece:
     """Join pieces. The size of the result is unknown (0), its path is the common one."""
@@ -285,15 +265,10 @@ def between(places: Sequence[Place], start: int, end: int) -> tuple[Place, ...]:
 
 
 def document_pieces(parts: Sequence[Part], limit: int, measure: Measure) -> Iterator[Piece]:
-    """Yield the pieces of a document in order. They have the text of the parts, apart from repeated table headers."""
-    for group in _groups(parts):
-        pieces = _group_pieces(group, limit, measure)
-        if group.item:
-            yield replace(next(pieces), separator=_LINE)
-        yield from pieces
+    """Yield the pieces of a document in order. They have the text of the parts, apart from repeated table headers.
 
-
-def _groups(parts: Sequence[Part]) -> Iterator[_Group]:
+    Headings and captions stay with the part below them, and captions with the table or figure above them.
+    """
     leads: list[Part] = []
     before: BlockKind | None = None
     at = 0
@@ -307,8 +282,9 @@ def _groups(parts: Sequence[Part]) -> Iterator[_Group]:
         while part.kind in _SHOWN and at < len(parts) and _trails(part, parts, at):
             trails.append(parts[at])
             at += 1
-        item = part.kind is before is BlockKind.LIST_ITEM
-        yield _Group(tuple(leads), part, tuple(trails), item)
+        first, *rest = _group_pieces(leads, part, trails, limit, measure)
+        yield replace(first, separator=_LINE) if part.kind is before is BlockKind.LIST_ITEM else first
+        yield from rest
         before = part.kind
         leads = []
 
@@ -332,25 +308,25 @@ def _trails(shown: Part, parts: Sequence[Part], at: int) -> bool:
     return at + 1 == len(parts) or parts[at + 1].kind not in _SHOWN
 
 
-def _group_pieces(group: _Group, limit: int, measure: Measure) -> Iterator[Piece]:
-    whole = _merged([_piece(part, measure) for part in (*group.leads, group.main, *group.trails)], measure)
+def _group_pieces(
+    leads: Sequence[Part], main: Part, trails: Sequence[Part], limit: int, measure: Measure
+) -> list[Piece]:
+    """Return the pieces of a part, of the headings and captions before it, and of its captions after it."""
+    whole = _merged([_piece(part, measure) for part in (*leads, main, *trails)], measure)
     if whole.size <= limit:
-        yield whole
-        return
-    leads, room = list[Piece](), limit
-    if group.leads:  # as one piece if they fit, so that the last piece stays with the main part
-        together = _merged([_piece(part, measure) for part in group.leads], measure)
-        each = (piece for part in group.leads for piece in _split(part, limit, limit, measure))
-        leads = [together] if together.size <= limit else list(each)
-    if leads and leads[-1].size <= limit // 2:
-        room = limit - leads[-1].size - measure(_PARAGRAPH)
-    yield from leads[:-1]
-    first, *rest = _split(group.main, room, limit, measure)
-    pieces = [*_together(leads[-1:], first, limit, measure), *rest]
-    for trail in group.trails:
-        begin, *more = _split(trail, limit, limit, measure)
-        pieces = [*pieces[:-1], *_together(pieces[-1:], begin, limit, measure), *more]
-    yield from pieces
+        return [whole]
+    before, room = list[Piece](), limit
+    if leads:  # as one piece if they fit, so that the last piece stays with the main part
+        together = _merged([_piece(part, measure) for part in leads], measure)
+        each = (piece for part in leads for piece in _split(part, limit, limit, measure))
+        before = [together] if together.size <= limit else list(each)
+    if before and before[-1].size <= limit // 2:
+        room = limit - before[-1].size - measure(_PARAGRAPH)
+    pieces = before
+    for part in (main, *trails):
+        first, *rest = _split(part, room if part is main else limit, limit, measure)
+        pieces = [*pieces[:-1], *_together(pieces[-1:], first, limit, measure), *rest]
+    return pieces
 
 
 def _together(before: Sequence[Piece], piece: Piece, limit: int, measure: Measure) -> list[Piece]:
@@ -447,7 +423,7 @@ def document_chunks(
     """
     seen: Counter[str] = Counter()
     found = document_pieces(document_parts(rows, name), limits.size, limits.measure)
-    for index, (pieces, repeated) in enumerate(_Cutter(limits).passages(found)):
+    for index, (pieces, repeated) in enumerate(_passages(found, limits)):
         whole = joined(pieces)
         text = whole.text.rstrip()
         about = json.dumps([whole.path, text], ensure_ascii=False)
@@ -473,71 +449,65 @@ def document_chunks(
         }
 
 
-class _Cutter:
-    """Fills passages one after another."""
+def _passages(pieces: Iterable[Piece], limits: Limits) -> Iterator[tuple[list[Piece], int]]:
+    """Yield the pieces of each passage, and the number of characters repeated from the preceding passage."""
+    measure = limits.measure
+    filled: list[Piece] = []
+    size = repeated = 0
+    for piece in pieces:
+        is_section = bool(filled) and piece.section and _parts_from(filled[-1], piece, size, limits)
+        is_full = bool(filled) and not is_section and not _fits(filled, size, piece, limits)
+        tail = _tail(filled, piece, limits) if is_full else None
+        if is_section or is_full:
+            if any(one.text.strip() for one in filled):
+                yield filled, repeated
+            filled, size, repeated = [], 0, 0
+        if tail is not None:
+            filled, size, repeated = [tail], tail.size, len(tail.text) + len(piece.separator)
+        size += piece.size + (measure(piece.separator) if filled else 0)
+        filled.append(piece)
+    if any(one.text.strip() for one in filled):
+        yield filled, repeated
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._pieces: list[Piece] = []
-        self._size = 0
-        self._repeated = 0
 
-    def passages(self, pieces: Iterator[Piece]) -> Iterator[tuple[list[Piece], int]]:
-        """Yield the pieces of each passage, and the number of characters repeated from the preceding passage."""
-        for piece in pieces:
-            if self._pieces and self._begins_section(piece):
-                yield from self._end()
-            elif self._pieces and not self._fits(piece):
-                tail = self._tail(piece)
-                yield from self._end()
-                if tail is not None:
-                    self._add(tail)
-                    self._repeated = len(tail.text) + len(piece.separator)
-            self._add(piece)
-        yield from self._end()
+def _parts_from(last: Piece, section: Piece, size: int, limits: Limits) -> bool:
+    """Return whether a section begins a passage: after an unrelated section, and after a passage that is not small."""
+    here, path = last.path, section.path
+    related = len(here) <= len(path) and here[: len(path) - 1] == path[:-1]
+    return not related or size >= SMALL * limits.size
 
-    def _begins_section(self, piece: Piece) -> bool:
-        if not piece.section:
-            return False
-        here = self._pieces[-1].path
-        related = len(here) <= len(piece.path) and here[: len(piece.path) - 1] == piece.path[:-1]
-        return not related or self._size >= SMALL * self._limits.size
 
-    def _fits(self, piece: Piece) -> bool:
-        most, measure = self._limits.size, self._limits.measure
-        if self._size + measure(piece.separator) + piece.size > most:
-            return False
-        # A text may have more tokens than its parts together.
-        return measure is len or measure(joined([*self._pieces, piece]).text) <= most
+def _fits(filled: Sequence[Piece], size: int, piece: Piece, limits: Limits) -> bool:
+    measure = limits.measure
+    if size + measure(piece.separator) + piece.size > limits.size:
+        return False
+    # A text may have more tokens than its parts together.
+    return measure is len or measure(joined([*filled, piece]).text) <= limits.size
 
-    def _add(self, piece: Piece) -> None:
-        self._size += piece.size + (self._limits.measure(piece.separator) if self._pieces else 0)
-        self._pieces.append(piece)
 
-    def _end(self) -> Iterator[tuple[list[Piece], int]]:
-        if any(piece.text.strip() for piece in self._pieces):
-            yield self._pieces, self._repeated
-        self._pieces, self._size, self._repeated = [], 0, 0
-
-    def _tail(self, follows: Piece) -> Piece | None:
-        """Return the last sentences of the passage that may be repeated before the next piece; None for none."""
-        most, measure = self._limits.overlap, self._limits.measure
-        alike = takewhile(lambda piece: piece.prose and piece.path == follows.path, reversed(self._pieces))
-        run = list(alike)[::-1] if most and follows.prose else []
-        if not run:
-            return None
-        last = joined(run)
-        begin, total = len(last.text), 0
-        room = min(most, self._limits.size - follows.size - measure(follows.separator))
-        for sentence in reversed(list(sentences(last.text))[1 if last.section else 0 :]):
-            total += measure(sentence)
-            if total > room:
-                break
-            begin -= len(sentence)
-        tail = last.text[begin:]
-        # A text may have more tokens than its parts together.
-        whole = measure(tail) <= most and measure(f"{tail}{follows.separator}{follows.text}") <= self._limits.size
-        return last.since(begin, measure) if tail and whole else None
+def _tail(filled: Sequence[Piece], follows: Piece, limits: Limits) -> Piece | None:
+    """Return the last sentences of a passage that may be repeated before the next piece; None for none."""
+    most, measure = limits.overlap, limits.measure
+    alike = takewhile(lambda piece: piece.prose and piece.path == follows.path, reversed(filled))
+    run = list(alike)[::-1] if most and follows.prose else []
+    if not run:
+        return None
+    last = joined(run)
+    begin, total = len(last.text), 0
+    room = min(most, limits.size - follows.size - measure(follows.separator))
+    for sentence in reversed(list(sentences(last.text))[1 if last.section else 0 :]):
+        total += measure(sentence)
+        if total > room:
+            break
+        begin -= len(sentence)
+    tail = last.text[begin:]
+    # A text may have more tokens than its parts together.
+    if not tail or measure(tail) > most or measure(f"{tail}{follows.separator}{follows.text}") > limits.size:
+        return None
+    # Prose: without figures, and not as the beginning of a section.
+    kinds = tuple(kind for kind in last.kinds if kind in PROSE)
+    places = between(last.places, begin, len(last.text))
+    return Piece(tail, measure(tail), last.separator, kinds, places, last.path, prose=True)
 
 
 # Passages as rows of JSON or Parquet, with the same fields in both.
@@ -545,18 +515,6 @@ class _Cutter:
 
 #: Rows of a row group in Parquet.
 _GROUP = 1000
-
-
-def write_parquet(rows: Iterable[dict[str, Any]], where: BinaryIO) -> int:
-    """Write the rows in groups; return their number."""
-    import pyarrow as pa
-
-    count, rest = 0, iter(rows)
-    with open_writer(where, _schema()) as writer:
-        while group := list(islice(rest, _GROUP)):
-            writer.write_table(pa.Table.from_pylist(group, schema=_schema()))
-            count += len(group)
-    return count
 
 
 @cache
@@ -606,10 +564,28 @@ async def export_chunks(job: ExportJob) -> Exported:
     if settings.tokenizer is not None:
         measure, tokenizer = await asyncio.to_thread(token_count, settings.tokenizer)
     limits = Limits(settings.chunk_size, settings.chunk_overlap, measure)
+
+    def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File]:
+        rows = (row for one in documents for row in document_chunks(one.id, one.source, one.names[0], one.rows, limits))
+        buffer, count = io.BytesIO(), 0
+        if settings.chunk_format == "parquet":
+            import pyarrow as pa
+
+            with open_writer(buffer, _schema()) as writer:
+                while group := list(islice(rows, _GROUP)):
+                    writer.write_table(pa.Table.from_pylist(group, schema=_schema()))
+                    count += len(group)
+        else:
+            for row in rows:
+                buffer.write(json_line(row))
+                count += 1
+        if count:
+            yield File(f"chunks/{batch.name}.{settings.chunk_format}", buffer.getvalue(), count)
+
     form = Form(
         "chunks",
         _VERSION,
-        partial(_write, limits=limits, parquet=settings.chunk_format == "parquet"),
+        write,
         lambda _: job.output.load_line(
             f"chunks/*.{settings.chunk_format}",
             described=False,
@@ -624,16 +600,3 @@ async def export_chunks(job: ExportJob) -> Exported:
         unit="passages",
     )
     return await export_files(job, form)
-
-
-def _write(batch: Batch, documents: Iterator[Document], *, limits: Limits, parquet: bool) -> Iterator[File]:
-    rows = (row for one in documents for row in document_chunks(one.id, one.source, one.names[0], one.rows, limits))
-    buffer, count = io.BytesIO(), 0
-    if parquet:
-        count = write_parquet(rows, buffer)
-    else:
-        for row in rows:
-            buffer.write(json_line(row))
-            count += 1
-    if count:
-        yield File(f"chunks/{batch.name}.{'parquet' if parquet else 'jsonl'}", buffer.getvalue(), count)

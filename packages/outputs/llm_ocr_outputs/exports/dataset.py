@@ -11,7 +11,7 @@ from llm_ocr.errors import DatasetDamaged, ObjectNotFound, StorageError, UsageEr
 from llm_ocr.exporting import Exported, ExportJob, NothingLeft, Output
 from llm_ocr.results.dataset import CARD, OTHER_CARD, Standing, read_card
 from llm_ocr.results.schema import release_memory
-from llm_ocr.storage import ObjectInfo, ObjectStore
+from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Status
 from llm_ocr.workspace import Workspace, codec
@@ -37,58 +37,38 @@ from llm_ocr_outputs.source import Assembled, facts, undamaged
 # documents.
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """Dataset without `dropped` documents, which the file `list` on the local disk names, and `left_out` pages."""
-
-    dataset: Assembled
-    dropped: int
-    left_out: int
-    list: Path
-
-
-def without_excluded(workspace: Workspace, dataset: Assembled, most: float | None, *, balanced: bool) -> Kept:
+def without_excluded(
+    workspace: Workspace, dataset: Assembled, most: float | None, *, balanced: bool
+) -> tuple[Assembled, list[bytes], int]:
     """Return the dataset without documents whose share of bad pages is above `most` (0..1).
 
     With `balanced`, pages that are not balanced are left out. A file that loses rows has another content id, which
     renames its shards; all other files are unchanged. Reads eight small columns of every file.
 
+    Returns:
+        The dataset; a line of the list of dropped documents for each; and the number of pages that are left out.
+
     Raises:
         StorageError: a file could not be read.
     """
-    path = workspace.spool / DROPPED
     sources: list[Source] = []
-    dropped = left_out = 0
+    lines: list[bytes] = []
+    left_out = 0
     judged = [replace(source, most=most, balanced=balanced) for source in dataset.sources]
     found = codec.read_ahead(partial(excluded_of, workspace.store.read_range), judged, "export")
-    with path.open("wb") as file:
-        for source, (bad, pages) in zip(judged, found, strict=True):
-            file.writelines(map(json_line, bad))
-            dropped += len(bad)
-            left_out += pages
-            content = source.content
-            if bad:
-                ids = "\n".join(sorted(document["document_id"] for document in bad))
-                content += f" without {hashlib.sha256(ids.encode('utf-8', 'replace')).hexdigest()[:16]}"
-            if pages:
-                content += " only balanced"
-            if left := source.rows - sum(document["pages"] for document in bad) - pages:
-                changed = {"most": most if bad else None, "balanced": pages > 0, "rows": left}
-                sources.append(replace(source, content=content, **changed))
-    return Kept(replace(dataset, sources=tuple(sources)), dropped, left_out, path)
-
-
-def put_list(store: ObjectStore, kept: Kept | None) -> None:
-    """Write the list of dropped documents to the output, or remove it if there are none."""
-    try:
-        standing = store.get(DROPPED)
-    except ObjectNotFound:
-        standing = b""
-    data = kept.list.read_bytes() if kept is not None else b""
-    if data and data != standing:
-        store.put(DROPPED, data)
-    elif standing and not data:
-        store.delete(DROPPED)
+    for source, (bad, pages) in zip(judged, found, strict=True):
+        lines += map(json_line, bad)
+        left_out += pages
+        content = source.content
+        if bad:
+            ids = "\n".join(sorted(document["document_id"] for document in bad))
+            content += f" without {hashlib.sha256(ids.encode('utf-8', 'replace')).hexdigest()[:16]}"
+        if pages:
+            content += " only balanced"
+        if left := source.rows - sum(document["pages"] for document in bad) - pages:
+            changed = {"most": most if bad else None, "balanced": pages > 0, "rows": left}
+            sources.append(replace(source, content=content, **changed))
+    return replace(dataset, sources=tuple(sources)), lines, left_out
 
 
 # Shards and card that `load_dataset` opens. Existing shards are kept, because a shard's name identifies its content.
@@ -118,31 +98,29 @@ async def export_dataset(job: ExportJob) -> Exported:
 
 async def _export_dataset(job: ExportJob) -> Exported:
     dataset = await asyncio.to_thread(undamaged, job.workspace, job.source_folder)
-    kept: Kept | None = None
+    dropped, left_out = list[bytes](), 0
     balanced = job.settings.only is not None
     if job.settings.drop_over_error_rate or balanced:
         most = job.settings.max_page_error_rate if job.settings.drop_over_error_rate else None
-        kept = await asyncio.to_thread(without_excluded, job.workspace, dataset, most, balanced=balanced)
-        dataset = kept.dataset
-        if kept.left_out and not dataset.rows:
-            raise NothingLeft(job.workspace.url, kept.left_out)
+        given = (job.workspace, dataset, most)
+        dataset, dropped, left_out = await asyncio.to_thread(without_excluded, *given, balanced=balanced)
+        if left_out and not dataset.rows:
+            raise NothingLeft(job.workspace.url, left_out)
     shards = await asyncio.to_thread(_plan, job, dataset)
     await asyncio.to_thread(job.output.check, job.workspace.url)
     await asyncio.to_thread(refuse_texts, job.output)
     place = await asyncio.to_thread(_look, job.output, dataset.identity, shards)
     known = await asyncio.to_thread(facts, job.workspace, dataset, job.output.name)
-    if kept is not None:
-        documents = known.documents - kept.dropped
-        known = replace(known, documents=documents, left_out=kept.dropped, unbalanced=kept.left_out)
+    documents = known.documents - len(dropped)
+    known = replace(known, documents=documents, left_out=len(dropped), unbalanced=left_out)
     await asyncio.to_thread(_begin, job, place, card(known, place.standing.front, whole=False))
     written = await _write_shards(job, shards, place)
-    await asyncio.to_thread(_finish, job.output, place, card(known, place.standing.front), kept)
+    await asyncio.to_thread(_finish, job.output, place, card(known, place.standing.front), b"".join(dropped))
     sizes = {name: info.size for name, info in place.shards.items()} | written
     files = [sizes[shard.name] for shard in shards]
     load = job.output.load_line(GLOB, described=place.card == CARD)
-    dropped, left_out = (kept.dropped, kept.left_out) if kept is not None else (0, 0)
     place_of = (job.output.url, len(files), sum(files), dataset.rows, len(written), load)
-    return Exported(*place_of, dropped=dropped, left_out=left_out)
+    return Exported(*place_of, dropped=len(dropped), left_out=left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,9 +257,19 @@ def _check_unchanged(workspace: Workspace, sources: Iterable[Source]) -> None:
             )
 
 
-def _finish(output: Output, place: _Place, text: str, kept: Kept | None) -> None:
-    """Write the card, then remove obsolete files of older exports. On the Hub, this is the last commit."""
-    put_list(output.store, kept)
+def _finish(output: Output, place: _Place, text: str, dropped: bytes) -> None:
+    """Write the list of dropped documents and the card, then remove obsolete files of older exports.
+
+    On the Hub, this is the last commit.
+    """
+    try:
+        standing = output.store.get(DROPPED)
+    except ObjectNotFound:
+        standing = b""
+    if dropped and dropped != standing:
+        output.store.put(DROPPED, dropped)
+    elif standing and not dropped:
+        output.store.delete(DROPPED)
     if place.text != text:
         output.store.put(place.card, text.encode())
     for name in place.stale:

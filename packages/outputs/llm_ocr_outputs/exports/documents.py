@@ -1,7 +1,7 @@
 """Export with `format=json`, `jsonl`, and `markdown`: documents and pages as files."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import cache, partial
 from typing import Any
@@ -57,23 +57,21 @@ _BLOCK_TEXTS = ("label", "text", "figure_id", "caption", "inside", "described")
 _FIGURE_TEXTS = ("label", "caption", "inside", "described")
 
 
-def document_json(
-    document_id: str,
-    source: str,
-    names: Sequence[str],
-    page_total: int,
-    rows: Sequence[DatasetRow],
-    provenance: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the document's JSON value; `rows` in page order."""
-    statuses = [row.record.status for row in rows]
-    ink = sum((ink_totals(row.record.ledger, row.record.reason) for row in rows), InkTotals())
-    counts = {status.value: statuses.count(status) for status in Status}
-    about = {"id": document_id, "source": source, "names": list(names), "page_total": page_total}
+def document_json(document: Document, provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document's JSON value."""
+    statuses = [row.record.status for row in document.rows]
+    ink = sum((ink_totals(row.record.ledger, row.record.reason) for row in document.rows), InkTotals())
     return {
         "format": FORMAT,
-        "document": {**about, "counts": {"pages": len(rows), **counts}, "ink_accounted": _share(ink.accounted)},
-        "pages": [_page(row, names[0]) for row in rows],
+        "document": {
+            "id": document.id,
+            "source": document.source,
+            "names": list(document.names),
+            "page_total": document.page_total,
+            "counts": {"pages": len(statuses), **{status.value: statuses.count(status) for status in Status}},
+            "ink_accounted": _share(ink.accounted),
+        },
+        "pages": [_page(row, document.names[0]) for row in document.rows],
         "provenance": dict(provenance),
     }
 
@@ -164,9 +162,9 @@ async def export_json(job: ExportJob) -> Exported:
     about = cache(partial(provenance, job.workspace))
 
     def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File]:
-        for one in documents:
-            value = document_json(one.id, one.source, one.names, one.page_total, one.rows, about(batch.key))
-            yield File(f"{FOLDER}/{one.names[0]}.json", json_document(value))
+        for document in documents:
+            value = document_json(document, about(batch.key))
+            yield File(f"{FOLDER}/{document.names[0]}.json", json_document(value))
 
     return await export_files(job, Form("json", 2, write, lambda url: f"the .json files in {url}/{FOLDER}"))
 

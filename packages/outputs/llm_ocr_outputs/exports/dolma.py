@@ -2,7 +2,7 @@
 
 import gzip
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -44,10 +44,8 @@ class Origin:
     version: str
 
 
-def dolma_document(
-    document_id: str, source: str, page_total: int, rows: Sequence[DatasetRow], origin: Origin
-) -> dict[str, Any]:
-    """Return a document from its rows in page order.
+def dolma_document(document: Document, origin: Origin) -> dict[str, Any]:
+    """Return a document in the format.
 
     `text` is the Markdown of its pages, separated by blank lines. A figure is replaced by its description, or removed
     without one. `attributes.pdf_page_numbers` are `[start, end, page]`: `text[start:end]`, in Unicode characters, is
@@ -60,6 +58,7 @@ def dolma_document(
     `id` is our document id, which stays the same when the document is read again. `created` is unknown and repeats
     `added`, as in olmOCR.
     """
+    rows = document.rows
     pages = [row for row in rows if row.record.page_number is not None]
     text, spans = _joined(pages)
     unsupported = [
@@ -75,15 +74,15 @@ def dolma_document(
     known = {column: values for column, values in columns.items() if any(value is not None for value in values)}
     dates = {"added": origin.added, "created": origin.added} if origin.added else {}
     return {
-        "id": clean(document_id),
+        "id": clean(document.id),
         "text": text,
         "source": SOURCE,
         **dates,
         "metadata": {
-            "Source-File": clean(source),
+            "Source-File": clean(document.source),
             "llm-ocr-version": origin.version,
             "model": origin.model,
-            "pdf-total-pages": page_total,
+            "pdf-total-pages": document.page_total,
             "total-input-tokens": sum(row.record.tokens_in for row in rows),
             "total-output-tokens": sum(row.record.tokens_out for row in rows),
             "total-fallback-pages": sum(row.record.is_fallback for row in rows),
@@ -134,12 +133,14 @@ async def export_dolma(job: ExportJob) -> Exported:
     origin = cache(lambda key: _origin(job.workspace, key))
 
     def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File]:
-        data, lines = _zipped(
-            json_line(dolma_document(one.id, one.source, one.page_total, one.rows, origin(batch.key)))
-            for one in documents
-        )
-        if lines:
-            yield File(f"documents/{batch.name}.jsonl.gz", data, lines)
+        buffer, count = io.BytesIO(), 0
+        # The header has no time or file name, so equal lines give equal bytes.
+        with gzip.GzipFile("", "wb", _LEVEL, buffer, mtime=0) as file:
+            for document in documents:
+                file.write(json_line(dolma_document(document, origin(batch.key))))
+                count += 1
+        if count:
+            yield File(f"documents/{batch.name}.jsonl.gz", buffer.getvalue(), count)
 
     def opened(_: str) -> str:
         return job.output.load_line("documents/*.jsonl.gz", described=False, reader="json")
@@ -152,13 +153,3 @@ def _origin(workspace: Workspace, key: str) -> Origin:
     read = about["extract"]
     created = next((one.created for one in stage_keys(workspace, EXTRACT) if one.key == read["key"]), "")
     return Origin(created[: len("2026-03-01")], str(read["model"] or read["engine"] or ""), about["version"])
-
-
-def _zipped(lines: Iterable[bytes]) -> tuple[bytes, int]:
-    """Compress the lines, and count them. The header has no time or file name, so equal lines give equal bytes."""
-    buffer, count = io.BytesIO(), 0
-    with gzip.GzipFile("", "wb", _LEVEL, buffer, mtime=0) as file:
-        for line in lines:
-            file.write(line)
-            count += 1
-    return buffer.getvalue(), count

@@ -12,7 +12,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.errors import StageMissing, UsageError
@@ -54,7 +54,41 @@ async def export_fields(job: ExportJob) -> Exported:
     def opened(url: str) -> str:
         return job.output.load_line("fields/*.parquet", described=False)
 
-    write = partial(_write, workspace=job.workspace, key=key, planned=planned, schema=schema)
+    def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File]:
+        records = {
+            one.document_id: one
+            for place in batch.places
+            for one in published_fields(job.workspace, key, planned[place])
+        }
+        rows = [(records[document.id], document.source) for document in documents]
+        if not rows:
+            return
+        lines: list[dict[str, Any]] = [
+            {
+                "document_id": record.document_id,
+                "source": source,
+                "status": record.status.value,
+                "reason": record.reason and record.reason.value,
+                "detail": record.detail,
+                "values": dict(record.values),
+                "fields": [dict(one) for one in record.fields],
+            }
+            for record, source in rows
+        ]
+        yield File(f"fields/{batch.name}.jsonl", b"".join(map(json_line, lines)), len(rows))
+        cells = [
+            {
+                **line,
+                "values": json.dumps(line["values"], ensure_ascii=False),
+                "fields": [
+                    {**_with_text(one), "others": [*map(_with_text, one.get("others", ()))]} for one in line["fields"]
+                ],
+            }
+            for line in lines
+        ]
+        yield File(f"fields/{batch.name}.parquet", table_bytes(_schema(), cells), 0)
+        yield File(f"fields/{batch.name}.csv", csv_bytes(schema, rows), 0)
+
     return await export_files(job, Form("fields", _VERSION, write, opened, {"key": key}))
 
 
@@ -69,43 +103,6 @@ def _finished(workspace: Workspace) -> tuple[str, PlannedItems, Node]:
             hint=f"Run first, with the same schema: llm-ocr fields -w {workspace.url} `fields_schema=FILE`",
         )
     return key, planned, node_of(json.loads(key_settings(workspace, FIELDS, key)["reader"]["schema"]))
-
-
-def _write(
-    batch: Batch, documents: Iterator[Document], *, workspace: Workspace, key: str, planned: PlannedItems, schema: Node
-) -> Iterator[File]:
-    records = {
-        one.document_id: one for place in batch.places for one in published_fields(workspace, key, planned[place])
-    }
-    rows = [(records[document.id], document.source) for document in documents]
-    if not rows:
-        return
-    lines = [_line(record, source) for record, source in rows]
-    yield File(f"fields/{batch.name}.jsonl", b"".join(map(json_line, lines)), len(rows))
-    cells = [
-        {
-            **line,
-            "values": json.dumps(line["values"], ensure_ascii=False),
-            "fields": [
-                {**_with_text(one), "others": [*map(_with_text, one.get("others", ()))]} for one in line["fields"]
-            ],
-        }
-        for line in lines
-    ]
-    yield File(f"fields/{batch.name}.parquet", table_bytes(_schema(), cells), 0)
-    yield File(f"fields/{batch.name}.csv", csv_bytes(schema, rows), 0)
-
-
-def _line(record: FieldsRecord, source: str) -> dict[str, Any]:
-    return {
-        "document_id": record.document_id,
-        "source": source,
-        "status": record.status.value,
-        "reason": record.reason and record.reason.value,
-        "detail": record.detail,
-        "values": dict(record.values),
-        "fields": [dict(one) for one in record.fields],
-    }
 
 
 def _with_text(field: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,11 +56,6 @@ _ATTRIBUTES = frozenset(
 _VALUE = re.compile(r"[A-Za-z0-9 .:;%#+/-]*")
 
 
-def check_converter() -> None:
-    """Raise `MissingExtra` if the converter is not installed."""
-    _converter()
-
-
 def mathml(latex: str, *, display: bool) -> str:
     """Return a formula as MathML with its LaTeX as annotation; "" if it cannot be converted.
 
@@ -77,13 +72,14 @@ def mathml(latex: str, *, display: bool) -> str:
     if not _TAGGED.search(latex):
         latex = _TAG.sub(r"\\qquad\\text{(\1)}", latex)
     try:
-        return _cleaner().clean(_converter().convert_with_local_state(latex, displaystyle=display))
+        return _cleaner().clean(converter().convert_with_local_state(latex, displaystyle=display))
     except LatexError:
         return ""
 
 
 @cache
-def _converter() -> "LatexToMathML":
+def converter() -> "LatexToMathML":
+    """Return the converter of LaTeX; raise `MissingExtra` if it is not installed."""
     try:
         from math_core import LatexToMathML
     except ImportError as error:

@@ -17,7 +17,7 @@ from llm_ocr.results.markdown import clean, one_line
 from llm_ocr.types import Status
 from llm_ocr.workspace import library_version
 from llm_ocr_outputs.exports.documents import read_file
-from llm_ocr_outputs.exports.formulas import check_converter, mathml
+from llm_ocr_outputs.exports.formulas import converter, mathml
 from llm_ocr_outputs.files import Batch, Failed, File, Form, export_files
 from llm_ocr_outputs.source import Document, language_of
 from llm_ocr_outputs.viewer.index import visible_text
@@ -50,7 +50,7 @@ async def export_html(job: ExportJob) -> Exported:
         MissingExtra: the library that converts formulas is not installed.
         StorageError: a figure that Assemble wrote is missing.
     """
-    check_converter()
+    converter()
 
     def write(batch: Batch, documents: Iterator[Document]) -> Iterator[File | Failed]:
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="llm-ocr-export") as pool:

@@ -106,28 +106,25 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 def page(report: Report) -> str:
     """Return the whole file. All content of `report` is text."""
-    return "".join(_page(report))
-
-
-def _page(report: Report) -> Iterator[str]:
-    yield (
+    parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escaped(report.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<header>\n"
         f"<h1>{escaped(report.title)}</h1>\n<dl>"
-    )
+    ]
     for name, value in report.facts:
-        yield f"<div><dt>{escaped(name)}</dt><dd><bdi>{escaped(value)}</bdi></dd></div>"
-    yield '</dl>\n</header>\n<main>\n<ul class="tiles">'
+        parts.append(f"<div><dt>{escaped(name)}</dt><dd><bdi>{escaped(value)}</bdi></dd></div>")
+    parts.append('</dl>\n</header>\n<main>\n<ul class="tiles">')
     for tile in report.tiles:
         kind = f' class="{tile.colour}"' if tile.colour else ""
-        yield f"<li{kind}><b>{escaped(tile.value)}</b><span>{escaped(tile.label)}</span></li>"
-    yield "</ul>\n"
+        parts.append(f"<li{kind}><b>{escaped(tile.value)}</b><span>{escaped(tile.label)}</span></li>")
+    parts.append("</ul>\n")
     for number, section in enumerate(report.sections):
-        yield from _section(section, f"s{number}")
-    yield f"</main>\n<footer>{escaped(report.footer)}</footer>\n</body>\n</html>\n"
+        parts += _section(section, f"s{number}")
+    parts.append(f"</main>\n<footer>{escaped(report.footer)}</footer>\n</body>\n</html>\n")
+    return "".join(parts)
 
 
 def _section(section: Section, name: str) -> Iterator[str]:
@@ -227,8 +224,9 @@ def report_of(workspace: Workspace) -> Report:
         document_section(pages_of_documents(workspace)),
         cost_section(costs, jobs, found),
     ]
+    name = next((part for part in reversed(workspace.url.split("/")) if part), workspace.url)
     return Report(
-        title=f"OCR run: {_name(workspace.url)}",
+        title=f"OCR run: {name}",
         facts=list(_facts(workspace, found)),
         tiles=[*outcome_tiles(status), *time_tiles(status, found), *money_tile(costs)],
         sections=[section for section in sections if section is not None],
@@ -268,8 +266,3 @@ def _datetime(seconds: float) -> datetime:
 
 def _moment(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M")
-
-
-def _name(url: str) -> str:
-    """Return the last nonempty part of a URL."""
-    return next((part for part in reversed(url.split("/")) if part), url)

@@ -69,11 +69,6 @@ def share(part: float, whole: float) -> str:
     return f"{value:.1f} %" if 0 < value < 10 else f"{value:.0f} %"
 
 
-def time_unit(seconds: float) -> tuple[float, str]:
-    """Return seconds and name of the unit for an axis of this length."""
-    return next((size, name) for least, size, name in _TIMES if seconds >= least)
-
-
 def ticks(high: float, most: int = 5, *, counts: bool = False) -> Sequence[float]:
     """Return round values from 0 to at least `high`, in at most about `most` steps; integers for `counts`."""
     if high <= 0 or not math.isfinite(high):
@@ -245,7 +240,7 @@ def _grid(marks: Sequence[float], unit: str) -> Iterator[str]:
 
 
 def _time_axis(seconds: float) -> Iterator[str]:
-    size, name = time_unit(seconds)
+    size, name = next((size, name) for least, size, name in _TIMES if seconds >= least)
     for mark in ticks(seconds / size, 8):
         if mark * size <= seconds * 1.0001:
             x = _LEFT + _across(mark * size, seconds)

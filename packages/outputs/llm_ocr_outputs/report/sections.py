@@ -11,7 +11,7 @@ from llm_ocr.results.quality import shown_score
 from llm_ocr.types import Counts, Reason, plural
 from llm_ocr.workspace.metrics import Sample, Series
 from llm_ocr.workspace.plan import PageCounts
-from llm_ocr.workspace.status import RunStatus, StageStatus
+from llm_ocr.workspace.status import RunStatus
 from llm_ocr.workspace.verdict import FULL, Cause, judge, overall
 from llm_ocr_outputs.report.charts import (
     Bar,
@@ -60,7 +60,11 @@ def outcome_section(status: RunStatus) -> Section:
         return Section("Outcome", ["This workspace has no plan yet. Start with llm-ocr plan or llm-ocr run."])
     names = {"pages": status.pages, "figures": status.figures}
     counted = [_outcome(name, counts) for name, counts in names.items() if counts.expected]
-    stages = [_stage(name, stage) for name, stage in status.stages.items()]
+    stages = []
+    for name, stage in status.stages.items():
+        done = min(1.0, stage.done / stage.total) if stage.total else 0.0
+        about = f"{stage.done:,} of {stage.total:,}" if stage.key else "not begun"
+        stages.append(Bar(f"{name} ({about})", [done, 1 - done], ""))
     pages, figures = status.pages, status.figures
     words = (
         f"Of {plural(pages.expected, 'page')} {pages.ok:,} are ok, {pages.degraded:,} degraded (usable, but not as "
@@ -103,12 +107,6 @@ def _outcome(name: str, counts: Counts) -> Bar:
     about = ", ".join(f"{part:,} {outcome}" for part, outcome in zip(parts, _OUTCOMES, strict=True))
     total = max(1, sum(parts))
     return Bar(f"{name} ({counts.expected:,})", [part / total for part in parts], "", f"{name}: {about}")
-
-
-def _stage(name: str, stage: StageStatus) -> Bar:
-    done = min(1.0, stage.done / stage.total) if stage.total else 0.0
-    label = f"{name} ({stage.done:,} of {stage.total:,})" if stage.key else f"{name} (not begun)"
-    return Bar(label, [done, 1 - done], "")
 
 
 def _left(counts: Counts) -> int:
@@ -335,12 +333,21 @@ def _requests(line: Timeline, found: Sequence[Series], pauses: Pauses) -> Sectio
         f"The window was full for {span(full)} of {span(seconds)} with requests. With a full window, the server limits "
         "the speed. With an empty window, the preparation of pages limits the speed, or the run ends."
     ) + (" The gauges of the servers give the running share of the requests." if gauges else "")
-    charts = [
-        TimeChart("Requests at the servers", words, "requests", line.seconds, layers, [window], pauses),
-        *_prepared(line, asked, pauses),
-        *_again(line, asked, pauses),
-    ]
-    sentences = [] if len(_again(line, asked, pauses)) else ["No request was refused or lost."]
+    charts = [TimeChart("Requests at the servers", words, "requests", line.seconds, layers, [window], pauses)]
+    prepared = [value / 1e6 for value in levels(line, asked, lambda sample: sample.bytes_waiting)]
+    if any(prepared):
+        words = f"Rendered pages that wait for the window: at most {short(max(prepared))} MB over all workers."
+        layer = Layer("prepared", prepared)
+        charts.append(TimeChart("Prepared pages before sending", words, "MB", line.seconds, [layer], (), pauses))
+    sentences = []
+    if again := sum(sample.retries for series in asked for sample in series.samples):
+        words = (
+            f"{plural(again, 'request')} refused (429, 503) or lost, and sent again, without an attempt for the page."
+        )
+        layer = Layer("sent again", [60 * value for value in rates(line, asked, lambda sample: sample.retries)])
+        charts.append(TimeChart("Repeated requests", words, "requests/min", line.seconds, [layer], (), pauses))
+    else:
+        sentences.append("No request was refused or lost.")
     restarts = sum(sample.restarts for series in asked for sample in series.samples)
     sentences += [f"Servers were restarted {plural(restarts, 'time')}."] if restarts else []
     return Section("Requests", sentences, charts)
@@ -350,25 +357,6 @@ def _running(sample: Sample) -> float:
     """Return the worker's own running requests: its share of a server's gauges, which cover all workers."""
     running, waiting = sample.running or 0.0, sample.waiting or 0.0
     return (sample.in_flight or 0.0) * (running / (running + waiting) if waiting else 1.0)
-
-
-def _prepared(line: Timeline, found: Sequence[Series], pauses: Pauses) -> list[TimeChart]:
-    values = [value / 1e6 for value in levels(line, found, lambda sample: sample.bytes_waiting)]
-    if not any(values):
-        return []
-    words = f"Rendered pages that wait for the window: at most {short(max(values))} MB over all workers."
-    layer = [Layer("prepared", values)]
-    return [TimeChart("Prepared pages before sending", words, "MB", line.seconds, layer, (), pauses)]
-
-
-def _again(line: Timeline, found: Sequence[Series], pauses: Pauses) -> list[TimeChart]:
-    total = sum(sample.retries for series in found for sample in series.samples)
-    if not total:
-        return []
-    values = [60 * value for value in rates(line, found, lambda sample: sample.retries)]
-    words = f"{plural(total, 'request')} refused (429, 503) or lost, and sent again, without an attempt for the page."
-    layer = [Layer("sent again", values)]
-    return [TimeChart("Repeated requests", words, "requests/min", line.seconds, layer, (), pauses)]
 
 
 _KINDS = {

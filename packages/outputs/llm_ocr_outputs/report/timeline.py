@@ -67,15 +67,6 @@ def timeline(found: Sequence[Series]) -> Timeline | None:
 
 def rates(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:
     """Return `value` per second in each bin, summed over the series. Values are spread evenly over their sample."""
-    return _sums(line, found, value, weight=lambda sample: 1.0)
-
-
-def levels(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:
-    """Return the mean of a gauge in each bin, summed over the series. A series without a value adds nothing."""
-    return _sums(line, found, value, weight=lambda sample: sample.seconds)
-
-
-def _sums(line: Timeline, found: Iterable[Series], value: Value, weight: Callable[[Sample], float]) -> list[float]:
     sums = [0.0] * line.bins
     for series in found:
         moment, end = series.began, line.at(series.began)
@@ -91,5 +82,10 @@ def _sums(line: Timeline, found: Iterable[Series], value: Value, weight: Callabl
             for place in range(first, last + 1):
                 # The shares of the bins that a sample touches sum to 1.
                 share = (edges[place - first + 1] - edges[place - first]) / (end - begin) if last > first else 1.0
-                sums[place] += amount * share * weight(sample) / line.width
+                sums[place] += amount * share / line.width
     return sums
+
+
+def levels(line: Timeline, found: Iterable[Series], value: Value) -> list[float]:
+    """Return the mean of a gauge in each bin, summed over the series. A series without a value adds nothing."""
+    return rates(line, found, lambda sample: (value(sample) or 0.0) * sample.seconds)

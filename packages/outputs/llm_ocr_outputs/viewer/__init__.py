@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -47,43 +47,33 @@ def view(settings: ViewSettings, progress: Progress | None) -> Viewed:
 async def _view(settings: ViewSettings, progress: Progress) -> Viewed:
     options = workspace_options(settings)
     names = [settings.workspace, *([settings.compare] if settings.compare else [])]
-    opened = [await asyncio.to_thread(Workspace.open, name, options=options) for name in names]
-    try:
+    with ExitStack() as stack:
+        opened = [stack.enter_context(await asyncio.to_thread(Workspace.open, name, options=options)) for name in names]
         with _writing(settings.output):
             folder = begin_site(settings.output)
+        spool = opened[0].spool / "view.sqlite"
+        stack.callback(spool.unlink, missing_ok=True)
         try:
-            return await _write(opened, folder, progress)
+            writer = SiteWriter(folder.site, spool, compares=len(opened) > 1)
+            stack.callback(writer.close)
+            for workspace, add in zip(opened, (writer.add, writer.add_other), strict=False):
+                await _add_all(workspace, add, folder, progress)
+
+            def finish() -> int:
+                made = {
+                    "title": " and ".join(one.url.rstrip("/").rpartition("/")[2] or one.url for one in opened),
+                    "workspaces": [one.url for one in opened],
+                    "version": library_version(),
+                }
+                with _writing(folder.output):
+                    facts = writer.finish()
+                    folder.publish({**facts, **made})
+                return int(facts["counts"][0])
+
+            return Viewed(folder.index, await asyncio.to_thread(finish))
         except BaseException:
             folder.discard()
             raise
-    finally:
-        for workspace in opened:
-            workspace.close()
-
-
-async def _write(opened: list[Workspace], folder: SiteFolder, progress: Progress) -> Viewed:
-    spool = opened[0].spool / "view.sqlite"
-    writer = SiteWriter(folder.site, spool, compares=len(opened) > 1)
-    try:
-        for workspace, add in zip(opened, (writer.add, writer.add_other), strict=False):
-            await _add_all(workspace, add, folder, progress)
-
-        def finish() -> int:
-            made = {
-                "title": " and ".join(map(_title, opened)),
-                "workspaces": [one.url for one in opened],
-                "version": library_version(),
-            }
-            with _writing(folder.output):
-                facts = writer.finish()
-                folder.publish({**facts, **made})
-            return int(facts["counts"][0])
-
-        pages = await asyncio.to_thread(finish)
-    finally:
-        writer.close()
-        spool.unlink(missing_ok=True)
-    return Viewed(folder.index, pages)
 
 
 async def _add_all(
@@ -145,7 +135,3 @@ def _rows_of(workspace: Workspace, progress: Progress) -> Rows:
 def _writing(output: Path) -> AbstractContextManager[None]:
     """Translate errors of the disk into errors that name the output folder."""
     return translated("write the site to", str(output))
-
-
-def _title(workspace: Workspace) -> str:
-    return workspace.url.rstrip("/").rpartition("/")[2] or workspace.url

@@ -67,26 +67,17 @@ def equal_words(left: Sequence[str], right: Sequence[str]) -> list[_Pair]:
         if (high - low) * (other_high - other_low) <= _SMALL:
             found += _subsequence(left, right, (low, high), (other_low, other_high))
         elif run < len(_RUNS):
-            anchors = _anchors(left, right, (low, high), (other_low, other_high), _RUNS[run])
-            waiting += _between(anchors, (low, high), (other_low, other_high), run)
+            # Anchors: the first words of runs that occur once in each range, as many as ascend in both.
+            ours = _unique(left, (low, high), _RUNS[run])
+            theirs = _unique(right, (other_low, other_high), _RUNS[run])
+            shared = [(place, theirs[words]) for words, place in ours.items() if words in theirs]
+            anchors = _ascending(sorted(shared))
             found += anchors
+            for place, other_place in [*anchors, (high, other_high)]:
+                if place > low and other_place > other_low:  # words between anchors are searched for longer runs
+                    waiting.append((low, place, other_low, other_place, run + 1))
+                low, other_low = place + 1, other_place + 1
     return sorted(found)
-
-
-def _between(anchors: Sequence[_Pair], own: _Pair, other: _Pair, run: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield the ranges between anchors, to be searched with longer runs."""
-    low, other_low = own[0], other[0]
-    for place, other_place in [*anchors, (own[1], other[1])]:
-        if place > low and other_place > other_low:
-            yield low, place, other_low, other_place, run + 1
-        low, other_low = place + 1, other_place + 1
-
-
-def _anchors(left: Sequence[str], right: Sequence[str], own: _Pair, other: _Pair, run: int) -> list[_Pair]:
-    """Return the first words of runs that occur once in each range, as many as ascend in both."""
-    ours, theirs = _unique(left, own, run), _unique(right, other, run)
-    shared = [(place, theirs[words]) for words, place in ours.items() if words in theirs]
-    return _ascending(sorted(shared))
 
 
 def _unique(words: Sequence[str], stretch: _Pair, run: int) -> dict[tuple[str, ...], int]:
@@ -170,7 +161,9 @@ def _marked(pieces: Sequence[_Piece], equal: set[int]) -> str:
     for at, piece in enumerate(pieces):
         other = bool(piece.word) and number not in equal
         number += bool(piece.word)
-        closes = is_open and (piece.word or piece.text[0] == "<" or not _goes_on(pieces, at, number, equal))
+        # White space between two words that differ is marked with them.
+        goes_on = at + 1 < len(pieces) and pieces[at + 1].word != "" and number not in equal
+        closes = is_open and (piece.word or piece.text[0] == "<" or not goes_on)
         if closes and not other:
             parts.append("</mark>")
             is_open = False
@@ -179,8 +172,3 @@ def _marked(pieces: Sequence[_Piece], equal: set[int]) -> str:
             is_open = True
         parts.append(piece.text)
     return "".join([*parts, "</mark>"] if is_open else parts)
-
-
-def _goes_on(pieces: Sequence[_Piece], at: int, number: int, equal: set[int]) -> bool:
-    """Return whether a differing word follows the white space at this position."""
-    return at + 1 < len(pieces) and pieces[at + 1].word != "" and number not in equal

@@ -77,17 +77,19 @@ def script(name: str, value: Any) -> str:
     return f'llmOcr("{name}",{text});\n'
 
 
-class DataFiles:
-    """Folder of data files, whose names consist of our own words and numbers."""
+def write_data(folder: Path, name: str, value: Any) -> None:
+    """Write the data file `<name>.js` below a folder. Names consist of our own words and numbers."""
+    path = folder / f"{name}.js"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(script(name, value), encoding="utf-8", newline="\n")
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
 
-    def write(self, name: str, value: Any) -> None:
-        """Write the file `<name>.js`."""
-        path = self._folder / f"{name}.js"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(script(name, value), encoding="utf-8", newline="\n")
+def fnv1a(text: str) -> int:
+    """Return 32 bits of FNV-1a over UTF-8. `site/data.js` has the same function, to find a page's bucket."""
+    value = 0x811C9DC5
+    for byte in text.encode():
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return value
 
 
 # Lists of the site in a temporary SQLite file, so that memory does not grow with the pages.
@@ -102,7 +104,6 @@ CREATE TABLE pages (
     n INTEGER PRIMARY KEY, d INTEGER, id TEXT UNIQUE, number INTEGER, badness REAL, status TEXT, reason TEXT,
     engine TEXT, quality REAL, share REAL, side TEXT, row TEXT
 );
-CREATE TABLE places (bucket INTEGER, id TEXT, n INTEGER, rank INTEGER);
 CREATE TABLE readings (n INTEGER PRIMARY KEY, first TEXT, second TEXT);
 CREATE INDEX by_name ON documents (name);
 CREATE INDEX by_document ON pages (d, number);
@@ -149,33 +150,29 @@ class Catalogue:
         """Return whether there is a page with this id."""
         return self.database.execute("SELECT 1 FROM pages WHERE id = ?", (page_id,)).fetchone() is not None
 
-    def scored(self) -> bool:
-        """Return whether any page has a quality score."""
-        return self.database.execute("SELECT 1 FROM pages WHERE quality IS NOT NULL LIMIT 1").fetchone() is not None
+    def match(self, page_id: str, name: str, number: int | None) -> tuple[int, str] | None:
+        """Return the number of a page in the first reading, and this reading as JSON; None if it has no such page.
 
-    def match(self, page_id: str, name: str, number: int | None) -> int | None:
-        """Return the number of the first reading's page: same id, otherwise same document and page number."""
-        query = "SELECT n FROM pages JOIN documents USING (d) WHERE side = 'first' AND "
+        It is the page with the same id, otherwise that of the same document and page number.
+        """
+        tables = "pages JOIN documents USING (d) JOIN readings USING (n)"
+        query = f"SELECT n, first FROM {tables} WHERE side = 'first' AND "
         by_id = self.database.execute(f"{query} pages.id = ?", (page_id,)).fetchone()
         found = by_id or self.database.execute(f"{query} name = ? AND number IS ?", (name, number)).fetchone()
-        return int(found[0]) if found else None
+        return (int(found[0]), str(found[1])) if found else None
 
     def keep(self, n: int, first: str | None, second: str | None) -> None:
         """Store the readings of a page, as JSON, until all are known."""
         self.database.execute("INSERT OR REPLACE INTO readings VALUES (?, ?, ?)", (n, first, second))
 
-    def first_reading(self, n: int) -> str:
-        """Return the first reading stored for the page."""
-        return str(self.database.execute("SELECT first FROM readings WHERE n = ?", (n,)).fetchone()[0])
-
     def readings(self) -> Iterator[tuple[int, str | None, str | None]]:
         """Yield all stored readings, in the order of their numbers."""
         yield from self.database.execute("SELECT n, first, second FROM readings ORDER BY n")
 
-    def rows(self) -> Iterator[tuple[int, str, list[Any]]]:
-        """Yield number, id, and row of each page, worst first."""
-        for n, page_id, row in self.database.execute("SELECT n, id, row FROM pages ORDER BY badness, n"):
-            yield n, page_id, json.loads(row)
+    def rows(self) -> Iterator[list[Any]]:
+        """Yield the row of each page, worst first."""
+        for (row,) in self.database.execute("SELECT row FROM pages ORDER BY badness, n"):
+            yield json.loads(row)
 
     def documents(self) -> Iterator[list[Any]]:
         """Yield each document with its counts and means, worst first."""
@@ -187,17 +184,16 @@ class Catalogue:
             ),
         )
 
-    def place(self, bucket: int, page_id: str, n: int, rank: int) -> None:
-        """Store the position of a page in the list, worst first."""
-        self.database.execute("INSERT INTO places VALUES (?, ?, ?, ?)", (bucket, page_id, n, rank))
-
-    def places(self) -> Iterator[tuple[int, str, int, int]]:
-        """Yield all positions, by bucket."""
-        yield from self.database.execute("SELECT bucket, id, n, rank FROM places ORDER BY bucket, id")
+    def places(self, buckets: int) -> Iterator[tuple[int, str, int, int]]:
+        """Yield bucket, id, number, and position in the list of each page, by bucket."""
+        self.database.create_function("bucket_of", 1, lambda page_id: fnv1a(page_id) % buckets)
+        position = "ROW_NUMBER() OVER (ORDER BY badness, n) - 1"
+        yield from self.database.execute(f"SELECT bucket_of(id), id, n, {position} FROM pages ORDER BY 1, id")
 
     def counts(self) -> list[int]:
-        """Return the number of all, ok, degraded, and failed pages."""
-        return [int(count or 0) for count in self.database.execute(f"SELECT {_COUNTED} FROM pages").fetchone()]
+        """Return the number of all, ok, degraded, and failed pages, and of pages with a quality score."""
+        query = f"SELECT {_COUNTED}, COUNT(quality) FROM pages"
+        return [int(count or 0) for count in self.database.execute(query).fetchone()]
 
     def values(self, column: str) -> list[list[Any]]:
         """Return the most frequent nonempty values of reason, engine, or side with their counts."""
@@ -242,18 +238,18 @@ class SearchIndex:
         if self._count >= _HELD:
             self._lay_down()
 
-    def write(self, files: DataFiles) -> tuple[int, int]:
+    def write(self, folder: Path) -> tuple[int, int]:
         """Write all files; return the number of term files, and of directory files."""
         self._lay_down()
         firsts: list[str] = []
         number = 0
         for chunk in _by_size(self._entries()):
             firsts.append(chunk[0][0])
-            files.write(f"terms/{number}", chunk)
+            write_data(folder, f"terms/{number}", chunk)
             number += 1
         directories = [firsts[at : at + _DIRECTORY] for at in range(0, len(firsts), _DIRECTORY)]
         for at, part in enumerate(directories):
-            files.write(f"directory/{at}", part)
+            write_data(folder, f"directory/{at}", part)
         return number, len(directories)
 
     def _lay_down(self) -> None:

@@ -9,7 +9,6 @@ from llm_ocr.results.balance import has_unread_ink, has_unsupported_text
 from llm_ocr.results.dataset import DatasetRow
 from llm_ocr.results.figure_text import figure_words
 from llm_ocr.results.markdown import clean, one_line
-from llm_ocr.results.schema import image_extension
 from llm_ocr.types import BlockKind, Box, EncodedImage, FieldsRecord, Ledger, PageRecord
 from llm_ocr.workspace.summaries import RANKS
 from llm_ocr_outputs.places import Unsupported, lines_of_blocks, unsupported_texts
@@ -169,13 +168,6 @@ def _utf16(markdown: str, text: Unsupported) -> list[int | None]:
 
 def _image(image: EncodedImage | None, file: str | None) -> list[Any] | None:
     return [file, image.width, image.height] if image and file else None
-
-
-def image_name(image: EncodedImage | None, stem: str) -> str | None:
-    """Return the file name of an image for browsers; None for one without bytes or of another type."""
-    if image is None or not image.data or (extension := image_extension(image.media_type)) == "bin":
-        return None
-    return f"{stem}.{extension}"
 
 
 def _boxes(boxes: Sequence[Box]) -> list[list[float]]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 # LaTeX between `\(...\)` and `\[...\]` and in environments, for markdown-it: linear time, also for unclosed formulas.
+# Tokens `bracket_inline`, `bracket_display` and `bracket_block` have the LaTeX as `content`.
 # Formulas between dollars have a plugin (mdit-py-plugins); its counterpart for environments takes quadratic time.
 
 
@@ -30,12 +31,6 @@ _OPENS = re.compile(
     r"(?P<bracket>\\\[)|\\begin\{(?P<name>(?:equation|multline|gather|align|alignat|flalign|eqnarray"
     r"|matrix|pmatrix|bmatrix|Bmatrix|vmatrix|Vmatrix|cases|split|aligned|gathered)\*?)\}"
 )
-
-
-def bracket_math(markdown: "MarkdownIt") -> None:
-    """Add the rules. Tokens `bracket_inline`, `bracket_display` and `bracket_block` have the LaTeX as `content`."""
-    markdown.inline.ruler.before("escape", INLINE, _inline)
-    markdown.block.ruler.before("fence", BLOCK, _block, {"alt": ["paragraph", "blockquote", "list"]})
 
 
 def _inline(state: "StateInline", silent: bool) -> bool:
@@ -212,7 +207,8 @@ def _markdown() -> "MarkdownIt":
 
     made = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     made.use(dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True, allow_blank_lines=False)
-    made.use(bracket_math)
+    made.inline.ruler.before("escape", INLINE, _inline)
+    made.block.ruler.before("fence", BLOCK, _block, {"alt": ["paragraph", "blockquote", "list"]})
     rules: dict[str, Callable[..., str]] = {name: _math_block for name in _MATH_BLOCKS} | {
         name: _math_in_text for name in _MATH_IN_TEXT
     }

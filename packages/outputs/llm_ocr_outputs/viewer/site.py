@@ -16,11 +16,12 @@ from typing import Any
 from llm_ocr.errors import UsageError
 from llm_ocr.results.figure_text import figure_words
 from llm_ocr.results.markdown import clean
+from llm_ocr.results.schema import image_extension
 from llm_ocr.storage.names import OF_FILE_MANAGERS
 from llm_ocr.types import Status
 from llm_ocr_outputs.viewer.comparing import compare
-from llm_ocr_outputs.viewer.index import Catalogue, DataFiles, SearchIndex
-from llm_ocr_outputs.viewer.pages import EXCERPT, PageView, badness, flags, image_name, page_content
+from llm_ocr_outputs.viewer.index import Catalogue, SearchIndex, write_data
+from llm_ocr_outputs.viewer.pages import EXCERPT, PageView, badness, flags, page_content
 
 # Folder of a site: each write has its own subfolder, and `index.html` links to it when complete.
 
@@ -44,7 +45,7 @@ class SiteFolder:
 
     def publish(self, facts: dict[str, Any]) -> None:
         """Let `index.html` show this site, and remove the previous one."""
-        DataFiles(self.site / "data").write("site", facts)
+        write_data(self.site / "data", "site", facts)
         with as_file(files("llm_ocr_outputs.viewer") / "site") as ours:
             shutil.copytree(ours, self.site, dirs_exist_ok=True, ignore=shutil.ignore_patterns("index.html"))
             page = (ours / "index.html").read_text(encoding="utf-8")
@@ -99,7 +100,7 @@ class SiteWriter:
 
     def __init__(self, folder: Path, spool: Path, *, compares: bool = False) -> None:
         self._folder = folder
-        self._files = DataFiles(folder / "data")
+        self._data = folder / "data"
         self._catalogue = Catalogue(spool)
         self._index = SearchIndex(self._catalogue.database)
         self._compares = compares
@@ -125,14 +126,14 @@ class SiteWriter:
 
     def add_other(self, view: PageView) -> None:
         """Add a page of the other workspace, combined with the same page of the first, if any."""
-        n = self._catalogue.match(clean(view.record.page_id), clean(view.name), view.record.page_number)
-        if n is None:
+        found = self._catalogue.match(clean(view.record.page_id), clean(view.name), view.record.page_number)
+        if found is None:
             n, self._count = self._count, self._count + 1
             content = page_content(view, self._images(view, n, "-b"))
             self._put(view, n, -2.0, SECOND)
             self._catalogue.keep(n, None, json.dumps(content))
         else:
-            first = json.loads(self._catalogue.first_reading(n))
+            n, first = found[0], json.loads(found[1])
             content = page_content(view, self._images(view, n, "-b", first))
             compared = compare(first["html"], view.html)
             first["html"], content["html"] = compared.left, compared.right
@@ -146,20 +147,24 @@ class SiteWriter:
             self._write_page(n, [json.loads(reading) if reading else None for reading in (first, second)])
         if self._chunk:
             self._write_chunk(self._count - 1)
+        for number, rows in enumerate(_chunks(self._catalogue.rows(), ROWS) if self._count else [[]]):
+            write_data(self._data, f"rows/{number}", rows)
         buckets = max(1, -(-self._count // IDS))
-        self._write_rows(buckets)
+        for bucket, places in groupby(self._catalogue.places(buckets), key=itemgetter(0)):
+            write_data(self._data, f"ids/{bucket}", [place[1:] for place in places])
         documents = 0
         for number, chunk in enumerate(_chunks(self._catalogue.documents(), DOCUMENTS)):
-            self._files.write(f"documents/{number}", chunk)
+            write_data(self._data, f"documents/{number}", chunk)
             documents += len(chunk)
-        terms, directories = self._index.write(self._files)
+        terms, directories = self._index.write(self._data)
+        *counts, scored = self._catalogue.counts()
         return {
-            "counts": self._catalogue.counts(),
+            "counts": counts,
             "documents": documents,
             "reasons": self._catalogue.values("reason"),
             "engines": self._catalogue.values("engine"),
             "sides": self._catalogue.values("side"),
-            "scored": self._catalogue.scored(),
+            "scored": scored > 0,
             "unbalanced": self._unbalanced,
             "sizes": {"rows": ROWS, "documents": DOCUMENTS, "pages": PAGES, "images": IMAGES, "buckets": buckets},
             "search": {"terms": terms, "directories": directories},
@@ -186,20 +191,8 @@ class SiteWriter:
             self._write_chunk(n)
 
     def _write_chunk(self, n: int) -> None:
-        self._files.write(f"pages/{n // PAGES}", self._chunk)
+        write_data(self._data, f"pages/{n // PAGES}", self._chunk)
         self._chunk = []
-
-    def _write_rows(self, buckets: int) -> None:
-        rank = 0
-        for number, chunk in enumerate(_chunks(self._catalogue.rows(), ROWS)):
-            for n, page_id, _ in chunk:
-                self._catalogue.place(fnv1a(page_id) % buckets, page_id, n, rank)
-                rank += 1
-            self._files.write(f"rows/{number}", [row for _, _, row in chunk])
-        if rank == 0:
-            self._files.write("rows/0", [])
-        for bucket, places in groupby(self._catalogue.places(), key=itemgetter(0)):
-            self._files.write(f"ids/{bucket}", [place[1:] for place in places])
 
     def _images(self, view: PageView, n: int, mark: str, first: dict[str, Any] | None = None) -> dict[str, str]:
         """Write the page's image and figures; return their names by figure id, "" for the page."""
@@ -207,9 +200,9 @@ class SiteWriter:
         wanted += [(one.id, one.image, f"{n}{mark}-f{at}") for at, one in enumerate(view.record.figures, 1)]
         names: dict[str, str] = {}
         for key, image, stem in wanted:
-            name = image_name(image, stem)
-            if not (name and image):
-                continue
+            if image is None or not image.data or (extension := image_extension(image.media_type)) == "bin":
+                continue  # without bytes, or of a type that browsers do not show
+            name = f"{stem}.{extension}"
             folder = self._folder / "images" / str(n // IMAGES)
             shared = first["image"] if first and key == "" else None
             if shared and (folder / shared[0]).read_bytes() == image.data:
@@ -219,14 +212,6 @@ class SiteWriter:
             (folder / name).write_bytes(image.data)
             names[key] = name
         return names
-
-
-def fnv1a(text: str) -> int:
-    """Return 32 bits of FNV-1a over UTF-8. `site/data.js` has the same function, to find a page's bucket."""
-    value = 0x811C9DC5
-    for byte in text.encode():
-        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return value
 
 
 def _searched(view: PageView) -> str:
