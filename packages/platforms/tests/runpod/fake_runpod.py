@@ -49,7 +49,7 @@ class FakeRunPod(loopback.LoopbackFake):
         self._environment = dict(environment)
         self._changed = threading.Condition()
         self._worker: Container | None = None
-        self._server = loopback.Server(0, _Handler, self)
+        self._server = loopback.Server(_Handler, self)
 
     def close(self) -> None:
         super().close()
