@@ -75,7 +75,7 @@ class Download(loopback.LoopbackFake):
 
     def __init__(self, target: str = "") -> None:
         self.target = target
-        self._server = loopback.Server(0, _Handler, self)
+        self._server = loopback.Server(_Handler, self)
 
 
 class _Handler(loopback.Handler):
