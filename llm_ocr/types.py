@@ -244,6 +244,7 @@ class Line:
     scripts: tuple[Script, ...] = ()  # from left to right
     parts: tuple[Word, ...] = ()  # the words' parts of one size and baseline, if a word has several; from left to right
     drawn: int = -1  # place in the order in which the file draws its text; -1: unknown, as in OCR
+    tag: int = -1  # place of its block in `PageContent.tags`; -1: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +266,16 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
+class Tag:
+    """Element of a tagged PDF's structure: its standard type, such as "P", "H2", or "TD" (ISO 32000-1, 14.8.4)."""
+
+    kind: str
+    parent: int = -1  # place of the element around it in `PageContent.tags`; -1: none
+    rows: int = 1  # of a cell
+    columns: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class PageContent:
     """Content of a page apart from pixels: text lines and objects in page units (`width` x `height`) as displayed."""
 
@@ -279,6 +290,7 @@ class PageContent:
     invisible: int = 0  # characters, without spaces, of the text layer's words that the page's picture does not show
     undrawn: float = 0.0  # as in `Evidence`
     with_invisible: bool = False  # whether `lines` has these words
+    tags: tuple[Tag, ...] = ()  # of a page whose tags are credible, in reading order
 
 
 #: Share of the page that an image covers above which the page is a scan; its text layer, if any, is older OCR.

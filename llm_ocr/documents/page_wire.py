@@ -21,6 +21,7 @@ from llm_ocr.types import (
     Reason,
     Script,
     Status,
+    Tag,
     Word,
 )
 
@@ -122,6 +123,7 @@ def content_to_wire(content: PageContent) -> dict[str, Any]:
         "links": content.links,
         "undrawn": content.undrawn,
         "lines": [_line_to_wire(line) for line in content.lines],
+        "tags": [[tag.kind, tag.parent, tag.rows, tag.columns] for tag in content.tags],
         "rasters": [_rounded(raster.box) for raster in content.rasters],
         "paths": [
             [*_rounded(path.box), path.stroke, path.fill, path.segments, round(path.slant, 2)] for path in content.paths
@@ -147,6 +149,7 @@ def content_from_wire(wire: Mapping[str, Any]) -> PageContent:
         wire["invisible"],
         wire["undrawn"],
         wire["with_invisible"],
+        tuple(Tag(*tag) for tag in wire["tags"]),
     )
 
 
@@ -168,11 +171,14 @@ def _line_to_wire(line: Line) -> list[Any]:
     parts = [[part.text, *_rounded(part.box), part.doubtful] for part in line.parts]
     links = [[index, word.link] for index, word in enumerate(line.words) if word.link]
     texts_of_words = [own, scripts, doubtful, faces, links, parts]
-    return [line.text, *_rounded(line.box), line.size, flags, line.confidence, line.drawn, words, *texts_of_words]
+    places = line.drawn, line.tag
+    return [line.text, *_rounded(line.box), line.size, flags, line.confidence, *places, words, *texts_of_words]
 
 
 def _line_from_wire(wire: Sequence[Any]) -> Line:
-    text, x0, y0, x1, y1, size, flags, confidence, drawn, boxes, own, scripts, doubtful, faces, links, pieces = wire
+    text, x0, y0, x1, y1, size, flags, confidence, drawn, tag, boxes, own, scripts, doubtful, faces, links, pieces = (
+        wire
+    )
     texts = own if own is not None else text.split(" ")
     places, linked = {index: tuple(places) for index, places in doubtful}, dict(links)
     faces = faces * len(texts) if len(faces) == 1 else faces
@@ -187,7 +193,7 @@ def _line_from_wire(wire: Sequence[Any]) -> Line:
     raised = tuple(Script(*script) for script in scripts)
     parts = tuple(Word(part, Box(*box), tuple(unknown)) for part, *box, unknown in pieces)
     faces_of_line = bold, italic, mono, stacked, recurs
-    return Line(text, Box(x0, y0, x1, y1), size, words, *faces_of_line, confidence, raised, parts, drawn)
+    return Line(text, Box(x0, y0, x1, y1), size, words, *faces_of_line, confidence, raised, parts, drawn, tag)
 
 
 def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:

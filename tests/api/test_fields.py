@@ -233,7 +233,7 @@ def test_the_only_model_of_a_server_is_asked(assembled, tmp_path):
         read(assembled, server)
 
 
-def test_options_without_an_effect_and_models_that_only_read_pages_are_errors(assembled):
+def test_options_without_effect_and_page_models_are_errors(assembled):
     for more, message in (
         ({"model": "deepseek-ocr"}, "deepseek-ocr reads pages and follows no instructions"),
         ({"engine": "hybrid"}, "`engine=hybrid` has no effect"),

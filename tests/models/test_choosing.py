@@ -301,7 +301,7 @@ def test_the_setting_offers_what_there_is():
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_has_sources_and_is_what_the_server_is_started_with(name):
+def test_a_preset_has_sources_and_starts_the_server(name):
     preset = PRESETS[name]
     assert preset.source.startswith(("measured: ", "not measured: "))
     assert preset.window > preset.sequences

@@ -607,6 +607,7 @@ class Glyphs:
     doubtful: Bools  # without a Unicode mapping, or with one without a meaning
     fonts: Ints
     unmapped: int
+    tags: Ints  # places of their tags, -1 without one
 
 
 def _within(codes: Ints, ranges: tuple[tuple[int, int], ...]) -> Bools:
@@ -674,6 +675,7 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
         doubtful[index],
         chars.fonts[index],
         int(unmapped.sum()),
+        np.full(len(index), -1, dtype=np.int64),
     )
 
 

@@ -14,8 +14,9 @@ import pypdfium2
 
 from llm_ocr.documents.pdf_objects import Objects, page_frame, page_links, page_objects
 from llm_ocr.documents.text_layer import without_lookalikes
-from llm_ocr.types import SCAN, Box, Line, PageContent, Script, Word
+from llm_ocr.types import SCAN, Box, Line, PageContent, Script, Tag, Word
 from llm_ocr_cpu.pdf_glyphs import ASCENT, DESCENT, RTL_SPACE, Bools, Floats, Glyphs, Ints, glyphs_of, read_chars
+from llm_ocr_cpu.pdf_tags import MOST_LINES, fit_page, read_tags
 from llm_ocr_cpu.visibility import levels_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Words:
     spaced: Bools
     rtl: Bools
     follows: Bools  # in a row of words with spaced letters, whose word spaces are wide
+    tags: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Runs:
     u1: Floats
     base: Floats
     size: Floats
+    tags: Ints
 
 
 def _distance(u0: Floats, u1: Floats) -> Floats:
@@ -159,6 +162,7 @@ def words_of(glyphs: Glyphs) -> Words:
         root = np.array([text == _ROOT for text in glyphs.texts])
         cut |= root[1:] | root[:-1]
     cut |= glyphs.large[1:] | glyphs.large[:-1]
+    cut |= glyphs.tags[1:] != glyphs.tags[:-1]
     if glyphs.letters.any():  # variables of a formula beside its functions
         kinds = _kinds(glyphs)
         cut |= kinds[1:] != kinds[:-1]
@@ -169,7 +173,8 @@ def words_of(glyphs: Glyphs) -> Words:
     turn = glyphs.turn[first]
     texts = ["".join(glyphs.texts[a:b]) for a, b in zip(first.tolist(), end.tolist(), strict=True)]
     boxes = _as_shown(glyphs, first, turn, low, high, level, em)
-    return Words(texts, boxes, turn, low, high, level, em, first, end, spaced[first], rtl[first], follows[first])
+    flags = spaced[first], rtl[first], follows[first]
+    return Words(texts, boxes, turn, low, high, level, em, first, end, *flags, glyphs.tags[first])
 
 
 def _kinds(glyphs: Glyphs) -> Ints:
@@ -212,6 +217,7 @@ def runs_of(words: Words) -> Runs:
     cut = (words.turn[1:] != words.turn[:-1]) | (np.abs(np.diff(words.base)) > 0.15 * smaller)
     cut |= np.maximum(words.size[1:], words.size[:-1]) > 1.25 * smaller
     cut |= ((distance > NEAR * smaller) & ~words.follows[1:]) | (distance < -0.3 * smaller)
+    cut |= words.tags[1:] != words.tags[:-1]
     first = np.concatenate(([0], np.nonzero(cut)[0] + 1)).astype(np.int64)
     end = np.append(first[1:], len(words.size))
     return Runs(
@@ -222,6 +228,7 @@ def runs_of(words: Words) -> Runs:
         np.maximum.reduceat(words.u1, first),
         np.add.reduceat(words.base, first) / (end - first),
         np.maximum.reduceat(words.size, first),
+        words.tags[first],
     )
 
 
@@ -242,6 +249,7 @@ class Segment:
     u1: float
     base: float
     size: float
+    tag: int
 
     @property
     def top(self) -> float:
@@ -285,13 +293,14 @@ def segments_of(words: Words, runs: Runs) -> list[Segment]:
 def _neighbours(runs: Runs) -> tuple[Ints, Ints]:
     """Return pairs of adjacent runs on one baseline, and pairs (script, run that may own it)."""
     order = np.lexsort((runs.base, runs.turn))
-    turn, base, size = runs.turn[order], runs.base[order], runs.size[order]
+    turn, base, size, tags = runs.turn[order], runs.base[order], runs.size[order], runs.tags[order]
     beside, scripts = [], []
     reach = 1.1 * float(size.max()) if len(size) else 0.0
     for step in range(1, min(len(order), _MAX_STEPS)):
         here = np.nonzero((turn[step:] == turn[:-step]) & (base[step:] - base[:-step] < reach))[0]
         if not len(here):
             break
+        here = here[tags[here] == tags[here + step]]
         one, other = order[here], order[here + step]
         level, script = _compared(runs, one, other)
         beside.append(np.column_stack((one, other))[level])
@@ -352,11 +361,13 @@ def _segment(words: Words, runs: Runs, members: list[int]) -> Segment:
             float(runs.u1[run]),
             float(runs.base[run]),
             _main(words, ordered),
+            int(runs.tags[run]),
         )
     main = _main(words, indices)
     body = max(members, key=lambda run: (abs(runs.size[run] - main) < 0.1 * main, runs.u1[run] - runs.u0[run]))
     low, high = min(float(runs.u0[run]) for run in members), max(float(runs.u1[run]) for run in members)
-    return Segment(_sorted(words, indices), int(runs.turn[members[0]]), low, high, float(runs.base[body]), main)
+    turn, tag = int(runs.turn[members[0]]), int(runs.tags[members[0]])
+    return Segment(_sorted(words, indices), turn, low, high, float(runs.base[body]), main, tag)
 
 
 def _sorted(words: Words, indices: list[int]) -> list[int]:
@@ -417,6 +428,8 @@ def joined_over_gaps(words: Words, segments: list[Segment]) -> list[Segment]:
     groups = Groups(len(segments))
     inner = {gap.right for gap in gaps}
     for gap in gaps:
+        if segments[gap.left].tag != segments[gap.right].tag:
+            continue
         wide = (gap.u1 - gap.u0) / max(gap.size, 1e-6)
         marker = wide <= 2.0 and gap.left not in inner and _marks(words, segments[gap.left], segments[gap.right])
         if marker or (wide <= _WIDEST and _is_space(words, segments, gap, wide, gaps, edges)):
@@ -504,7 +517,7 @@ def _merged(members: list[Segment]) -> Segment:
     members.sort(key=lambda segment: segment.u0)
     main = max(members, key=lambda segment: len(segment.words))
     words = [word for segment in members for word in segment.words]
-    return Segment(words, main.turn, members[0].u0, max(m.u1 for m in members), main.base, main.size)
+    return Segment(words, main.turn, members[0].u0, max(m.u1 for m in members), main.base, main.size, main.tag)
 
 
 def is_apart_capital(capital: str, rest: str, words: Container[str]) -> bool:
@@ -585,15 +598,28 @@ def page_content(
     chars = read_chars(page, frame, found, None if picture is None else levels_of(picture))
     shown = Box(0, 0, frame.width, frame.height)
     scan = any(shown.covered_by(raster.box) > SCAN for raster in found.rasters)
-    lines, unmapped = _lines(glyphs_of(chars, frame.width, frame.height), scripts=not scan)
+    glyphs = glyphs_of(chars, frame.width, frame.height)
+    lines, tags = _lines(glyphs, scripts=not scan), ()
+    found_tags, of_glyphs = read_tags(page, glyphs.objects) if not scan and len(lines) <= MOST_LINES else ((), ())
+    if found_tags:
+        apart = _lines(replace(glyphs, tags=of_glyphs), scripts=True)
+        if fit_page(apart, found_tags):
+            lines = tuple(replace(line, tag=-1) if _is_label(line, found_tags) else line for line in apart)
+            tags = found_tags
     places = page_links(page, frame)
     addresses = tuple(dict.fromkeys(address for _, address in places))
     if places:
         numbered = [(box, addresses.index(address) + 1) for box, address in places]
         lines = tuple(_with_links(line, numbered) for line in lines)
     objects_of_page = tuple(found.rasters), tuple(found.paths)
-    counts = unmapped, chars.unread
-    return PageContent(frame.width, frame.height, lines, *objects_of_page, *counts, addresses, chars.invisible)
+    counts = glyphs.unmapped, chars.unread
+    seen = PageContent(frame.width, frame.height, lines, *objects_of_page, *counts, addresses, chars.invisible)
+    return replace(seen, tags=tags)
+
+
+def _is_label(line: Line, tags: Sequence[Tag]) -> bool:
+    """Return whether a line is inside of a figure. The tag of a floating figure is not where the page shows it."""
+    return line.tag >= 0 and tags[line.tag].kind == "Figure"
 
 
 def _with_links(line: Line, links: Sequence[tuple[Box, int]]) -> Line:
@@ -605,9 +631,9 @@ def _with_links(line: Line, links: Sequence[tuple[Box, int]]) -> Line:
     return replace(line, words=tuple(replace(word, link=n) for word, n in zip(line.words, numbers, strict=True)))
 
 
-def _lines(glyphs: Glyphs, *, scripts: bool) -> tuple[tuple[Line, ...], int]:
+def _lines(glyphs: Glyphs, *, scripts: bool) -> tuple[Line, ...]:
     if not glyphs.texts:
-        return (), glyphs.unmapped
+        return ()
     words = words_of(glyphs)
     by_turn: dict[int, list[Segment]] = {}
     for segment in segments_of(words, runs_of(words)):
@@ -619,7 +645,7 @@ def _lines(glyphs: Glyphs, *, scripts: bool) -> tuple[tuple[Line, ...], int]:
         for segment in with_drop_capitals(words, joined_over_gaps(words, segments))
     ]
     lines.sort(key=lambda line: (line.box.y1, line.box.x0))
-    return tuple(lines), glyphs.unmapped
+    return tuple(lines)
 
 
 class _Composer:
@@ -667,7 +693,8 @@ class _Composer:
         stacked = segment.turn == 90 and self._glyphs.styles[self._glyphs.style[self._first[order[0]]]].angle == 0
         around = self._around(order)
         faces = bold, italic, mono, stacked
-        return Line(text, around, size, tuple(made), *faces, scripts=scripts, parts=parts, drawn=min(order))
+        places = {"drawn": min(order), "tag": segment.tag}
+        return Line(text, around, size, tuple(made), *faces, scripts=scripts, parts=parts, **places)
 
     def _name_as_shown(self, joined: list[list[int]]) -> None:
         """Replace letters of other scripts that look like those of their words."""

@@ -17,7 +17,7 @@ from llm_ocr_cpu.layout.columns import (
     reading_order,
     ruling_lines,
 )
-from llm_ocr_cpu.layout.furniture import find_furniture
+from llm_ocr_cpu.layout.furniture import find_furniture, is_page_number
 from llm_ocr_cpu.layout.groups import Group
 from llm_ocr_cpu.layout.kinds import Entry
 from llm_ocr_cpu.layout.marks import FACE_MARK, emphasized, emphasized_heading, join_marked, marked_end, tagged
@@ -32,6 +32,7 @@ from llm_ocr_cpu.layout.rows import (
     with_bullets,
     with_level_box,
 )
+from llm_ocr_cpu.layout.tagging import tagged_parts
 from llm_ocr_cpu.regions import FORMULA, Region, inside_text
 
 # Plain text to Markdown with the same visible characters. Only characters that would change the meaning are escaped
@@ -204,7 +205,10 @@ def _blocks(content: PageContent, regions: Sequence[Region], on_side: bool) -> t
     page = _Page(content, measure(content, standard or [_NO_LINE]))
     free = [with_level_box(line) for line in with_bullets(free, content.paths)]
     rules = ruling_lines(content.paths, content.width, [_place(content, region) for region in regions])
-    furniture = find_furniture(free, rules, page.measures, len(content.lines), on_side)
+    marginal = free
+    if _marks_furniture(content):
+        marginal = [line for line in free if line.tag < 0 or line.recurs or is_page_number(line.text)]
+    furniture = find_furniture(marginal, rules, page.measures, len(content.lines), on_side)
     for kind, row in furniture:
         note("furniture", kind.value.replace("_", " "), text=row.text.replace("\t", " "))
     taken = {id(line) for _, row in furniture for line in row.lines}
@@ -228,16 +232,31 @@ def _blocks(content: PageContent, regions: Sequence[Region], on_side: bool) -> t
 _DOTS = re.compile(r"[\s._\u00b7\u2026]{6,}")
 #: Number of characters outside tables and figures from which they determine the page's measures.
 _ENOUGH = 150
+#: Share of the page's height that has headers or footers.
+_EDGE = 0.13
 _NO_LINE = Line("", Box(0, 0, 1, 10), 10.0)
 
 
 def _entries(
     content: PageContent, lines: list[Line], regions: Sequence[Region], rules: Sequence[Box], measures: Measures
 ) -> list[Entry]:
-    places = [_place(content, region) for region in regions]
-    frames = find_frames(content, lines, measures)
-    entries = _Flow(content, measures, rules).entries(lines, list(zip(regions, places, strict=True)), frames, None)
-    return arrange(entries, _short_rules(content), measures)
+    flow = _Flow(content, measures, rules)
+    if content.tags:
+        entries = flow.tagged_entries(lines, regions)
+    else:
+        places = [_place(content, region) for region in regions]
+        entries = flow.entries(
+            lines, list(zip(regions, places, strict=True)), find_frames(content, lines, measures), None
+        )
+    return arrange(entries, _short_rules(content), measures, content.tags)
+
+
+def _marks_furniture(content: PageContent) -> bool:
+    """Return whether the file tags its text, and has some without a tag at an edge: headers and page numbers."""
+    edge = _EDGE * content.height
+    return bool(content.tags) and any(
+        line.tag < 0 and not edge < line.box.centre[1] < content.height - edge for line in content.lines
+    )
 
 
 class _Flow:
@@ -283,6 +302,13 @@ class _Flow:
                 entry.note = True
                 place = _place_of_note(entry, result[start:])
                 result.insert(start + place, entry)
+        return result
+
+    def tagged_entries(self, lines: Sequence[Line], regions: Sequence[Region]) -> list[Entry]:
+        """Return the entries of a tagged page."""
+        result: list[Entry] = []
+        for own, here in tagged_parts(lines, regions, self._content):
+            result += self._column(own, here, None)
         return result
 
     def _column(self, lines: Sequence[Line], regions: Sequence[Region], frame: Box | None) -> list[Entry]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_ocr.engines.trace import note, tracing
-from llm_ocr.types import BlockKind, Box, Line, PageContent, Path
+from llm_ocr.types import BlockKind, Box, Line, PageContent, Path, Tag
 from llm_ocr_cpu.layout.groups import ends_sentence, group_rows, has_bullet, is_contents_entry, may_go_on
 from llm_ocr_cpu.layout.kinds import Entry, mark_kinds
 from llm_ocr_cpu.layout.measures import Measures
@@ -595,9 +595,11 @@ def _is_above(row: Row, box: Box) -> bool:
     return row.middle < box.y0 or (row.y0 < box.y0 and row.middle < (box.y0 + box.y1) / 2)
 
 
-def arrange(entries: list[Entry], footnote_rules: Sequence[Box], measures: Measures) -> list[Entry]:
+def arrange(
+    entries: list[Entry], footnote_rules: Sequence[Box], measures: Measures, tags: Sequence[Tag]
+) -> list[Entry]:
     """Return the entries with their kinds, split paragraphs joined, and footnotes at the end."""
-    mark_kinds(entries, footnote_rules, measures)
+    mark_kinds(entries, footnote_rules, measures, tags)
     body = [entry for entry in entries if entry.kind is not BlockKind.FOOTNOTE]
     return _joined(body) + [entry for entry in entries if entry.kind is BlockKind.FOOTNOTE]
 
@@ -687,6 +689,8 @@ def _continues(last: Entry, entry: Entry) -> bool:
     if before is None or after is None or entry.kind is not BlockKind.TEXT or after.marker is not None:
         return False
     one, other = before.rows[-1], after.first
+    if min(one.tag, other.tag) >= 0 and one.tag != other.tag:
+        return False
     ratio = max(before.size, after.size) / max(min(before.size, after.size), 0.1)
     alike = ratio < 1.15 and one.cells == other.cells == 1 and before.length > _SHORT
     return alike and last.frame == entry.frame and may_go_on(one.text, other.text) and not ends_sentence(one.text)

@@ -497,7 +497,9 @@ def _stretches(rows: Sequence[Row], measures: Measures) -> list[list[Row]]:
     step = _step(rows, measures)
     found: list[list[Row]] = [[rows[0]]]
     for before, row in pairwise(rows):
-        if _looks_apart(before, row, step, measures):
+        entries = is_contents_entry(before.text) and is_contents_entry(row.text)
+        other = min(before.tag, row.tag) >= 0 and before.tag != row.tag
+        if (other and not entries) or _looks_apart(before, row, step, measures):
             found.append([row])
         else:
             found[-1].append(row)

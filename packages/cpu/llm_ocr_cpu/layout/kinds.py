@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import takewhile
 
-from llm_ocr.types import BlockKind, Box
+from llm_ocr.types import BlockKind, Box, Tag
 from llm_ocr_cpu.layout.groups import (
     Group,
     Marker,
@@ -45,6 +45,7 @@ _PERSONS = re.compile(r"\S@\S|[a-zé][1-9*†‡](,[1-9*†‡])*(,| and |$)|\b(
 #: Amount at the end of a line, as in a sum below a table.
 _AMOUNT = re.compile(r"(?:[$€£¥]\s?[\d.,]+|\d[.,]\d\d(?:\s?[$€£¥])?)$")
 
+_TAGGED_HEADING = re.compile(r"(?:Title|H([1-6])?)")
 _DIGITS = re.compile(r"\d+")
 _OPERATOR = re.compile(r"[=≈≠≤≥<>+−·×√∑∏∫∈→]")
 
@@ -342,12 +343,30 @@ class Entry:
         return reduce(Box.union, (row.box for row in self.group.rows))
 
 
-def mark_kinds(entries: Sequence[Entry], footnote_rules: Sequence[Box], measures: Measures) -> None:
-    """Set kind and level of all entries with a group."""
+def mark_kinds(
+    entries: Sequence[Entry], footnote_rules: Sequence[Box], measures: Measures, tags: Sequence[Tag] = ()
+) -> None:
+    """Set kind and level of all entries with a group; the tags of a page name headings and captions."""
     _mark_footnotes(entries, footnote_rules, measures)
     _mark_code_and_captions(entries)
     _mark_headings(entries, measures)
+    _mark_tagged(entries, tags)
     _mark_lists(entries, measures)
+
+
+def _mark_tagged(entries: Sequence[Entry], tags: Sequence[Tag]) -> None:
+    """Mark the texts that the tags of the page name as headings or captions."""
+    for entry in entries if tags else ():
+        group = entry.group
+        if group is None or group.first.tag < 0 or entry.kind is BlockKind.TITLE:
+            continue
+        kind = tags[group.first.tag].kind
+        heading = _TAGGED_HEADING.fullmatch(kind)
+        if heading and group.length <= _LONGEST:
+            entry.kind, entry.level = BlockKind.HEADING, min(int(heading[1] or 1), _DEEPEST)
+            group.marker = None
+        elif kind == "Caption" and entry.kind is BlockKind.TEXT and not group.marker:
+            entry.kind = BlockKind.CAPTION
 
 
 def _mark_footnotes(entries: Sequence[Entry], rules: Sequence[Box], measures: Measures) -> None:

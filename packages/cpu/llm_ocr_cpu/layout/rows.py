@@ -46,6 +46,11 @@ class Row:
         return (self.y0 + self.y1) / 2
 
     @property
+    def tag(self) -> int:
+        """Return the place of the tag of its first line with one, -1 without any."""
+        return next((line.tag for line in self.lines if line.tag >= 0), -1)
+
+    @property
     def box(self) -> Box:
         return Box(self.x0, self.y0, self.x1, self.y1)
 

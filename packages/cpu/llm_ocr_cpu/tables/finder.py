@@ -44,6 +44,7 @@ from llm_ocr_cpu.tables.spaced import (
     spaced_table,
     with_rows_around,
 )
+from llm_ocr_cpu.tables.tagged import tagged_tables
 
 # Captions of tables: a line beginning with "Table 3" next to the table, and its continuation lines.
 
@@ -212,6 +213,7 @@ class Finder:
         edges = find_rules(self.content, shapes, fills=True) if bool(shapes.filled.any()) else rules
         self.fields = self._empty_boxes(rules)
         rest = self._ruled(rules, edges)
+        self._tagged()
         self._between_rules(rest)
         if edges is not rules:
             self._filled(edges)
@@ -245,6 +247,17 @@ class Finder:
             return True
         table = ruled_table(lattice, self.pieces(members))
         return table is not None and self._take(table, lattice.box, members, "ruled")
+
+    def _tagged(self) -> None:
+        """Take the tables of the page's tags, unless one ruled table has all of their lines: rules also show spans."""
+        for table, members in tagged_tables(self.content):
+            held = [region for region in self.found if not region.lines.isdisjoint(members)]
+            if len(held) == 1 and held[0].lines.issuperset(members):
+                continue
+            for region in held:
+                self.found.remove(region)
+                self.free[list(region.lines)] = True
+            self._take(table, self.content.lines[members[0]].box, members, "tagged")
 
     def _between_rules(self, horizontal: Floats) -> None:
         for area in rule_chains(self, horizontal):
@@ -309,9 +322,9 @@ class Finder:
     def _take(self, table: Table, box: Box, members: Sequence[int], label: str) -> bool:
         for index in members:
             box = box.union(self.content.lines[index].box)
-        if is_page(table, box.area / max(self.content.width * self.content.height, 1e-6)):
+        if label != "tagged" and is_page(table, box.area / max(self.content.width * self.content.height, 1e-6)):
             return False
-        if label != "ruled" and self._are_apart(members):
+        if label not in ("ruled", "tagged") and self._are_apart(members):
             return False
         self.free[list(members)] = False
         if tracing():
