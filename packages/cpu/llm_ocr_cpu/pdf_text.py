@@ -599,13 +599,9 @@ def page_content(
     shown = Box(0, 0, frame.width, frame.height)
     scan = any(shown.covered_by(raster.box) > SCAN for raster in found.rasters)
     glyphs = glyphs_of(chars, frame.width, frame.height)
-    lines, tags = _lines(glyphs, scripts=not scan), ()
-    found_tags, of_glyphs = read_tags(page, glyphs.objects) if not scan and len(lines) <= MOST_LINES else ((), ())
-    if found_tags:
-        apart = _lines(replace(glyphs, tags=of_glyphs), scripts=True)
-        if fit_page(apart, found_tags):
-            lines = tuple(replace(line, tag=-1) if _is_label(line, found_tags) else line for line in apart)
-            tags = found_tags
+    lines = _lines(glyphs, scripts=not scan)
+    tagged, tags = ((), ()) if scan or len(lines) > MOST_LINES else _tagged_lines(page, glyphs)
+    lines = tagged or lines
     places = page_links(page, frame)
     addresses = tuple(dict.fromkeys(address for _, address in places))
     if places:
@@ -617,9 +613,15 @@ def page_content(
     return replace(seen, tags=tags)
 
 
-def _is_label(line: Line, tags: Sequence[Tag]) -> bool:
-    """Return whether a line is inside of a figure. The tag of a floating figure is not where the page shows it."""
-    return line.tag >= 0 and tags[line.tag].kind == "Figure"
+def _tagged_lines(page: pypdfium2.PdfPage, glyphs: Glyphs) -> tuple[tuple[Line, ...], tuple[Tag, ...]]:
+    """Return the lines, none of which has text of two tags, and the tags; nothing if the tags do not fit the page."""
+    tags, of_glyphs = read_tags(page, glyphs.objects)
+    lines = _lines(replace(glyphs, tags=of_glyphs), scripts=True) if tags else ()
+    if not fit_page(lines, tags):
+        return (), ()
+    # The tag of a floating figure is not where the page shows its labels.
+    labels = {place for place, tag in enumerate(tags) if tag.kind == "Figure"}
+    return tuple(replace(line, tag=-1) if line.tag in labels else line for line in lines), tags
 
 
 def _with_links(line: Line, links: Sequence[tuple[Box, int]]) -> Line:
@@ -693,8 +695,8 @@ class _Composer:
         stacked = segment.turn == 90 and self._glyphs.styles[self._glyphs.style[self._first[order[0]]]].angle == 0
         around = self._around(order)
         faces = bold, italic, mono, stacked
-        places = {"drawn": min(order), "tag": segment.tag}
-        return Line(text, around, size, tuple(made), *faces, scripts=scripts, parts=parts, **places)
+        made_of = tuple(made), *faces
+        return Line(text, around, size, *made_of, scripts=scripts, parts=parts, drawn=min(order), tag=segment.tag)
 
     def _name_as_shown(self, joined: list[list[int]]) -> None:
         """Replace letters of other scripts that look like those of their words."""
