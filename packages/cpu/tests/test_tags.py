@@ -201,6 +201,15 @@ def test_spans_of_a_hostile_file_end_soon():
     assert len(markdown_of(table_of(*rows))) < 20_000
 
 
+def test_notes_in_the_last_row_of_a_table_follow_it():
+    table = table_of(
+        [("", prose(50, 100, "Offense")), ("", prose(200, 100, "Total")), ("", prose(300, 100, "Men"))],
+        [("", prose(50, 113, "Robbery")), ("", prose(200, 113, "100")), ("", prose(300, 113, "88"))],
+        [("", prose(50, 140, "Source of the table: the bureau"))],
+    )
+    assert markdown_of(table).endswith("| Robbery | 100 | 88 |\n\nSource of the table: the bureau")
+
+
 def test_layout_in_a_table_is_read_as_text():
     words = "This column of the page has many words that nobody would write into a cell of a table. " * 5
     rows = [words[start : start + 50] for start in range(0, 450, 50)]

@@ -1,7 +1,7 @@
 """Lay out a tagged page: its blocks in the order of their tags, instead of columns found by white strips."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -59,7 +59,8 @@ def tagged_parts(
         regions: Tables, figures, and formulas.
         content: The page, to whose lines `regions` refer.
     """
-    tagged = list(_items(_with_rows([line for line in lines if line.tag >= 0], content.tags)))
+    cells = {content.lines[index].tag for region in regions for index in region.lines}
+    tagged = list(_items(_with_rows([line for line in lines if line.tag >= 0], content.tags, cells)))
     items = list(tagged)
     for region in regions:
         tags = [content.lines[index].tag for index in region.lines or region.caption if content.lines[index].tag >= 0]
@@ -84,22 +85,24 @@ def tagged_parts(
         yield [line for one in part for line in one.lines], [region for one in part for region in one.regions]
 
 
-def _with_rows(lines: Sequence[Line], tags: Sequence[Tag]) -> list[Line]:
-    """Return the lines; cells that are in no table have the tag of the table around them if its rows are short.
+def _with_rows(lines: Sequence[Line], tags: Sequence[Tag], cells: Set[int]) -> list[Line]:
+    """Return the lines; those of a table that was not taken for one have its tag if its rows are short.
 
-    Their rows are read across, as key and value.
+    Such rows are read across, as key and value. `cells` are the tags of tables that were taken: their titles and notes
+    keep their places.
     """
+    tables: dict[int, int] = {}
     lengths = Counter[int]()
     for line in lines:
-        if tags[line.tag].kind in ("TD", "TH"):
-            lengths[tags[line.tag].parent] += len(line.text)
-    tables = {row: tags[row].parent for row in lengths if row >= 0}
-    long = {table for row, table in tables.items() if lengths[row] > _SHORT_ROW}
-    result = []
-    for line in lines:
-        table = tables.get(tags[line.tag].parent, -1) if tags[line.tag].kind in ("TD", "TH") else -1
-        result.append(line if table < 0 or table in long else replace(line, tag=table))
-    return result
+        row = tags[line.tag].parent
+        if tags[line.tag].kind in ("TD", "TH") and row >= 0:
+            tables[line.tag] = tags[row].parent
+            lengths[row] += len(line.text)
+    left = {tags[row].parent for row, length in lengths.items() if length > _SHORT_ROW}
+    taken = {tags[cell].parent for cell in cells if cell >= 0 and tags[cell].kind in ("TD", "TH")}
+    left |= {tags[row].parent for row in taken if row >= 0}
+    left.add(-1)
+    return [line if tables.get(line.tag, -1) in left else replace(line, tag=tables[line.tag]) for line in lines]
 
 
 def _items(lines: Sequence[Line]) -> Iterator[Item]:
