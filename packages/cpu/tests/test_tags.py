@@ -262,6 +262,19 @@ def test_paragraph_on_two_pages_has_the_text_of_its_page():
     assert [line.tag for line in lines] == [0, 1, 2]
 
 
+def test_page_number_with_a_tag_is_left_out_beside_a_header():
+    text = Tagged("P", prose(50, 100, *("The text of the page has some rows that are full of words",) * 20))
+    number = Tagged("P", prose(300, 780, "17"))
+    found = markdown_of(text, number, outside=[(50, 30, "Header of all pages")])
+    assert "17" not in found
+
+
+def test_mark_of_an_item_near_the_edge_is_no_page_number():
+    item = Tagged("LI", [(50, 60, "6"), (90, 60, "Using the checker of the program")])
+    text = Tagged("P", prose(50, 100, *("The text of the page has some rows that are full of words",) * 20))
+    assert "6 Using the checker" in markdown_of(item, text, outside=[(50, 30, "Header of all pages")])
+
+
 @pytest.mark.parametrize("kind", ["P", "Span"])
 def test_tags_of_single_rows_are_not_used(kind):
     rows = (

@@ -207,7 +207,7 @@ def _blocks(content: PageContent, regions: Sequence[Region], on_side: bool) -> t
     rules = ruling_lines(content.paths, content.width, [_place(content, region) for region in regions])
     marginal = free
     if _marks_furniture(content):
-        marginal = [line for line in free if line.tag < 0 or line.recurs or is_page_number(line.text)]
+        marginal = [line for line in free if line.tag < 0 or line.recurs or _is_number_alone(line, free)]
     furniture = find_furniture(marginal, rules, page.measures, len(content.lines), on_side)
     for kind, row in furniture:
         note("furniture", kind.value.replace("_", " "), text=row.text.replace("\t", " "))
@@ -226,6 +226,14 @@ def _blocks(content: PageContent, regions: Sequence[Region], on_side: bool) -> t
     upright_lines = [line for line in free if is_vertical(line) and not line.stacked]
     aside = [page.text(BlockKind.TEXT, Group([make_row([line])], [False])) for line in upright_lines]
     return tuple([*top, *body, *aside, *page_blocks(columns, ()), *foot])
+
+
+def _is_number_alone(line: Line, lines: Sequence[Line]) -> bool:
+    """Return whether a line may be a page number: not the mark of another line in its row."""
+    if not is_page_number(line.text):
+        return False
+    middle = line.box.centre[1]
+    return not any(other.box.y0 < middle < other.box.y1 for other in lines if other is not line)
 
 
 #: Line of dots or underscores only: a rule in print, or a field of a form.

@@ -12,6 +12,8 @@ from llm_ocr_cpu.regions import Region
 _LAPPED = 0.3
 #: Most characters of a label, whose row a value without a tag belongs to.
 _LABEL = 40
+#: Most points that a text above a box may reach into it: half a line.
+_HALF_LINE = 6.0
 #: Largest gap in font sizes between a label and its value.
 _NEAR = 8.0
 #: Most characters of a row of cells in a table that is read row by row.
@@ -64,8 +66,12 @@ def tagged_parts(
     items = list(tagged)
     for region in regions:
         tags = [content.lines[index].tag for index in region.lines or region.caption if content.lines[index].tag >= 0]
-        place = (float(min(tags)), -1) if tags else _place_after(region.box, tagged)
-        items.append(Item(place, [], [region]))
+        tag = min(tags, default=-1)
+        same = (item for item in tagged if item.place[0] == tag and item.top < region.box.y1 < item.bottom)
+        if (block := next(same, None)) is not None:
+            block.regions.append(region)
+        else:
+            items.append(Item((float(tag), -1) if tags else _place_after(region.box, tagged), [], [region]))
     for text in _columns([line for line in lines if line.tag < 0]):
         around = next((item for item in tagged if _is_inside(text, item)), None)
         if around is None and len(text) == 1:
@@ -168,7 +174,7 @@ def _place_after(box: Box, items: Sequence[Item]) -> tuple[float, int]:
     above = [
         (not any(_shares_column(box, each) for each in item.boxes), box.y0 - item.bottom, item.place)
         for item in items
-        if item.bottom <= box.y0 + 0.5 * box.height
+        if item.bottom <= box.y0 + min(0.5 * box.height, _HALF_LINE)
     ]
     tag, piece = min(above, default=(True, 0.0, (-1.0, 0)))[2]
     return tag + 0.5, piece

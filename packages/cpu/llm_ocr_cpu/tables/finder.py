@@ -249,15 +249,20 @@ class Finder:
         return table is not None and self._take(table, lattice.box, members, "ruled")
 
     def _tagged(self) -> None:
-        """Take the tables of the page's tags, unless one ruled table has all of their lines: rules also show spans."""
+        """Take the tables of the page's tags, unless one ruled table has more text, or has spans that the tags lack."""
         for table, members in tagged_tables(self.content):
             held = [region for region in self.found if not region.lines.isdisjoint(members)]
             if len(held) == 1 and held[0].lines.issuperset(members):
-                continue
+                spans = any(cell.rowspan > 1 or cell.colspan > 1 for cell in table.cells)
+                lacks = "span=" in held[0].text and not spans and not all(cell.text for cell in table.cells)
+                if lacks or len(held[0].lines) > len(members):
+                    continue
+            box = self.content.lines[members[0]].box
             for region in held:
                 self.found.remove(region)
                 self.free[list(region.lines)] = True
-            self._take(table, self.content.lines[members[0]].box, members, "tagged")
+                box = box.union(region.box)
+            self._take(table, box, members, "tagged")
 
     def _between_rules(self, horizontal: Floats) -> None:
         for area in rule_chains(self, horizontal):
