@@ -24,8 +24,10 @@ _INLINE = frozenset(
         *("Em", "Strong", "Sub", "Lbl", "LBody", "Ruby", "RB", "RT", "RP", "Warichu", "WT", "WP"),
     }
 )
-#: Standard types whose paragraphs are parts of them; of figures and contents, all that is in them.
+#: Standard types whose paragraphs are parts of them. Figures and tables of contents hold all that is in them.
 _WHOLE, _CLOSED = frozenset(("LI", "TD", "TH", "Caption", "Note", "FENote")), frozenset(("Figure", "TOC"))
+#: Standard types of cells.
+CELLS = ("TD", "TH")
 #: Standard types of parts that hold blocks; text directly in them is no block.
 _CONTAINERS = frozenset(("Document", "Part", "Art", "Sect", "Index", "L", "Table", "TR", "THead", "TBody", "TFoot"))
 #: Most elements of a page with their parts, their depth, and most lines that tags arrange: they bound the time.
@@ -84,7 +86,7 @@ def _walk(tree: pdfium.FPDF_STRUCTTREE) -> tuple[list[Tag], dict[int, int]]:
         around = tags[block].kind if block >= 0 else ""
         part = (around in _WHOLE and kind in ("P", "Div")) or around in _CLOSED
         if kind not in _INLINE and not part:
-            spans = (_span(element, "RowSpan"), _span(element, "ColSpan")) if kind in ("TD", "TH") else (1, 1)
+            spans = (_span(element, "RowSpan"), _span(element, "ColSpan")) if kind in CELLS else (1, 1)
             tags.append(Tag(kind, block, *spans))
             block = len(tags) - 1
         marks = [pdfium.FPDF_StructElement_GetChildMarkedContentID(element, index) for index in kids]
@@ -96,7 +98,7 @@ def _walk(tree: pdfium.FPDF_STRUCTTREE) -> tuple[list[Tag], dict[int, int]]:
         for index in kids:
             if child := pdfium.FPDF_StructElement_GetChildAtIndex(element, index):
                 add(child, block, depth + 1)
-            elif kind == "TR" and marks[index] < 0:  # pdfium leaves out cells without content
+            elif kind == "TR" and not part and marks[index] < 0:  # pdfium leaves out cells without content
                 tags.append(Tag("TD", block))
 
     for index in range(pdfium.FPDF_StructTree_CountChildren(tree)):
@@ -122,6 +124,22 @@ def _span(element: pdfium.FPDF_STRUCTELEMENT, name: str) -> int:
     return 1
 
 
+def enclosing(tags: Sequence[Tag], place: int, kinds: Sequence[str]) -> int:
+    """Return the place of the innermost tag of one of the kinds: that at `place`, or one around it; -1 without any."""
+    while place >= 0 and tags[place].kind not in kinds:
+        place = tags[place].parent
+    return place
+
+
+def row_and_table(tags: Sequence[Tag], cell: int) -> tuple[int, int]:
+    """Return the places of the row and of the table of a cell, -1 for none. Some programs write rows in a section."""
+    row = enclosing(tags, tags[cell].parent, ("TR",))
+    table = tags[row].parent if row >= 0 else -1
+    while table >= 0 and tags[table].kind in ("THead", "TBody", "TFoot"):
+        table = tags[table].parent
+    return row, table if table >= 0 and tags[table].kind != "Document" else -1
+
+
 def fit_page(lines: Sequence[Line], tags: Sequence[Tag]) -> bool:
     """Return whether tags fit the places of the text: most text has one, and their borders are between blocks.
 
@@ -134,7 +152,7 @@ def fit_page(lines: Sequence[Line], tags: Sequence[Tag]) -> bool:
         return False
     if sum(line.box.height > line.box.width for line in tagged if len(line.text) > 2) * 2 > len(tagged):
         return False  # a page on its side
-    flowing = [line for line in tagged if tags[line.tag].kind not in ("TD", "TH", "Figure")]
+    flowing = [line for line in tagged if tags[line.tag].kind not in (*CELLS, "Figure")]
     flowing.sort(key=lambda line: (line.tag, line.drawn))
     borders = [(one, other) for one, other in pairwise(flowing) if one.tag != other.tag]
     widest = max((line.box.width for line in flowing), default=0.0)

@@ -16,7 +16,7 @@ from llm_ocr.documents.pdf_objects import Objects, page_frame, page_links, page_
 from llm_ocr.documents.text_layer import without_lookalikes
 from llm_ocr.types import SCAN, Box, Line, PageContent, Script, Tag, Word
 from llm_ocr_cpu.pdf_glyphs import ASCENT, DESCENT, RTL_SPACE, Bools, Floats, Glyphs, Ints, glyphs_of, read_chars
-from llm_ocr_cpu.pdf_tags import MOST_LINES, fit_page, read_tags
+from llm_ocr_cpu.pdf_tags import CELLS, MOST_LINES, enclosing, fit_page, read_tags
 from llm_ocr_cpu.visibility import levels_of
 
 if TYPE_CHECKING:
@@ -620,7 +620,7 @@ def _tagged_lines(page: pypdfium2.PdfPage, glyphs: Glyphs) -> tuple[tuple[Line, 
     if not fit_page(lines, tags):
         return (), ()
     # The tag of a floating figure is not where the page shows its labels.
-    labels = {place for place, tag in enumerate(tags) if tag.kind == "Figure"}
+    labels = {at for at, tag in enumerate(tags) if tag.kind == "Figure" and enclosing(tags, at, CELLS) < 0}
     return tuple(replace(line, tag=-1) if line.tag in labels else line for line in lines), tags
 
 

@@ -197,8 +197,49 @@ def test_cells_at_one_place_make_no_table(rows):
 
 def test_spans_of_a_hostile_file_end_soon():
     wide = "/A<</O/Table/ColSpan 1000/RowSpan 1000>>"
-    rows = [[(wide, prose(50 + 90 * x, 20 + 12 * y, f"c{x}")) for x in range(6)] for y in range(60)]
+    rows = [[(wide, prose(50 + 90 * x, 20 + 9 * y, f"c{x}" if x < 6 else "")) for x in range(60)] for y in range(80)]
     assert len(markdown_of(table_of(*rows))) < 20_000
+
+
+def cells(y: float, *texts: str) -> list[tuple[str, Sequence[tuple[float, float, str]]]]:
+    return [("", prose(x, y, text) if text else []) for x, text in zip((50, 200, 300), texts, strict=True)]
+
+
+def test_section_title_in_a_table_stays_in_its_column():
+    title = [("", prose(50, 113, "Income of the households in the year here"))]
+    table = table_of(cells(100, "Name", "2019", "2020"), title, cells(126, "North", "11", "12"))
+    assert markdown_of(table).splitlines()[2] == "| Income of the households in the year here |  |  |"
+
+
+def test_span_above_the_width_of_a_table_adds_no_columns():
+    title = [("/A<</O/Table/ColSpan 9>>", prose(50, 113, "Income of the year"))]
+    table = table_of(cells(100, "Name", "2019", "2020"), title, cells(126, "North", "11", "12"))
+    assert '<td colspan="3">Income of the year</td>' in markdown_of(table)
+
+
+def test_figure_in_a_cell_keeps_its_text_there():
+    table = table_of(cells(100, "Name", "2019", "2020"), cells(113, "", "11", "12"), cells(126, "South", "13", "14"))
+    table.inside[1].inside[0].inside = [Tagged("Figure", prose(50, 113, "North"))]
+    assert "| North | 11 | 12 |" in markdown_of(table)
+
+
+def test_cells_without_a_row_keep_their_place():
+    loose = Tagged("Table", inside=[Tagged("TD", prose(50, 140, "alpha cell")), Tagged("TD", prose(300, 140, "beta"))])
+    before, after = Tagged("P", prose(50, 100, "Text before it.")), Tagged("P", prose(50, 180, "Text after it."))
+    found = markdown_of(Tagged("Document", inside=[before, loose, after]))
+    assert [found.index(word) for word in ("before", "alpha", "beta", "after")] == sorted(
+        found.index(word) for word in ("before", "alpha", "beta", "after")
+    )
+
+
+def test_list_in_a_cell_comes_before_the_next_row():
+    duties = Tagged("TD", inside=[Tagged("LI", prose(200, 100, "sweep")), Tagged("LI", prose(200, 113, "wash"))])
+    rows = [
+        Tagged("TR", inside=[Tagged("TD", prose(50, 100, "Duties")), duties]),
+        Tagged("TR", inside=[Tagged("TD", prose(50, 140, "Pay")), Tagged("TD", prose(200, 140, "500"))]),
+    ]
+    found = markdown_of(Tagged("Table", inside=rows))
+    assert found.index("wash") < found.index("Pay")
 
 
 def test_notes_in_the_last_row_of_a_table_follow_it():
@@ -236,6 +277,11 @@ def test_value_with_a_tag_of_its_own_stays_beside_its_label():
         for x, text in zip((50, 180), pair, strict=True)
     ]
     assert markdown_of(*elements) == "Invoice number:   12345\n\nDate of the invoice:   1 May 2020"
+
+
+def test_value_of_two_lines_is_one_block():
+    pairs = [Tagged("P", prose(50, 100, "Address:")), Tagged("P", prose(120, 100, "12 Main Street in the", "old town"))]
+    assert markdown_of(*pairs) == "Address:\n\n12 Main Street in the old town"
 
 
 def test_row_without_a_tag_stays_in_its_paragraph():

@@ -45,6 +45,7 @@ _PERSONS = re.compile(r"\S@\S|[a-zé][1-9*†‡](,[1-9*†‡])*(,| and |$)|\b(
 #: Amount at the end of a line, as in a sum below a table.
 _AMOUNT = re.compile(r"(?:[$€£¥]\s?[\d.,]+|\d[.,]\d\d(?:\s?[$€£¥])?)$")
 
+#: Standard types of headings; those without a number are of the first level.
 _TAGGED_HEADING = re.compile(r"(?:Title|H([1-6])?)")
 _DIGITS = re.compile(r"\d+")
 _OPERATOR = re.compile(r"[=≈≠≤≥<>+−·×√∑∏∫∈→]")
@@ -344,7 +345,7 @@ class Entry:
 
 
 def mark_kinds(
-    entries: Sequence[Entry], footnote_rules: Sequence[Box], measures: Measures, tags: Sequence[Tag] = ()
+    entries: Sequence[Entry], footnote_rules: Sequence[Box], measures: Measures, tags: Sequence[Tag]
 ) -> None:
     """Set kind and level of all entries with a group; the tags of a page name headings and captions."""
     _mark_footnotes(entries, footnote_rules, measures)

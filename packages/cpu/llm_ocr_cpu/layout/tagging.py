@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from llm_ocr.types import Box, Line, PageContent, Tag
+from llm_ocr_cpu.pdf_tags import CELLS, enclosing, row_and_table
 from llm_ocr_cpu.regions import Region
 
 #: Overlap in font sizes of two blocks below each other.
@@ -61,8 +62,8 @@ def tagged_parts(
         regions: Tables, figures, and formulas.
         content: The page, to whose lines `regions` refer.
     """
-    cells = {content.lines[index].tag for region in regions for index in region.lines}
-    tagged = list(_items(_with_rows([line for line in lines if line.tag >= 0], content.tags, cells)))
+    taken = {content.lines[index].tag for region in regions for index in region.lines}
+    tagged = list(_items(_with_rows([line for line in lines if line.tag >= 0], content.tags, taken)))
     items = list(tagged)
     for region in regions:
         tags = [content.lines[index].tag for index in region.lines or region.caption if content.lines[index].tag >= 0]
@@ -91,35 +92,35 @@ def tagged_parts(
         yield [line for one in part for line in one.lines], [region for one in part for region in one.regions]
 
 
-def _with_rows(lines: Sequence[Line], tags: Sequence[Tag], cells: Set[int]) -> list[Line]:
+def _with_rows(lines: Sequence[Line], tags: Sequence[Tag], taken: Set[int]) -> list[Line]:
     """Return the lines; those of a table that was not taken for one have its tag if its rows are short.
 
-    Such rows are read across, as key and value. `cells` are the tags of tables that were taken: their titles and notes
-    keep their places.
+    Such rows are read across, as key and value. `taken` are the tags of lines in tables: the titles and notes of these
+    tables keep their places.
     """
     tables: dict[int, int] = {}
-    lengths = Counter[int]()
+    lengths = Counter[tuple[int, int]]()
     for line in lines:
-        row = tags[line.tag].parent
-        if tags[line.tag].kind in ("TD", "TH") and row >= 0:
-            tables[line.tag] = tags[row].parent
-            lengths[row] += len(line.text)
-    left = {tags[row].parent for row, length in lengths.items() if length > _SHORT_ROW}
-    taken = {tags[cell].parent for cell in cells if cell >= 0 and tags[cell].kind in ("TD", "TH")}
-    left |= {tags[row].parent for row in taken if row >= 0}
-    left.add(-1)
+        if (cell := enclosing(tags, line.tag, CELLS)) >= 0:
+            row, table = row_and_table(tags, cell)
+            tables[line.tag] = table
+            lengths[row, table] += len(line.text)
+    left = {-1} | {table for (_, table), length in lengths.items() if length > _SHORT_ROW}
+    left |= {row_and_table(tags, cell)[1] for tag in taken if (cell := enclosing(tags, tag, CELLS)) >= 0}
     return [line if tables.get(line.tag, -1) in left else replace(line, tag=tables[line.tag]) for line in lines]
 
 
 def _items(lines: Sequence[Line]) -> Iterator[Item]:
     """Yield the texts of the tags, each parted where it goes on in another column; short texts of a row are one."""
     item: Item | None = None
+    counts = Counter(line.tag for line in lines)
     for line in sorted(lines, key=lambda line: (line.tag, line.drawn)):
         if item is None:
             item = Item((float(line.tag), 0), [line])
             continue
         last, same = item.lines[-1], line.tag == item.place[0]
-        if line.box.y1 >= last.box.y1 - _UPWARD * last.size and (same or _is_beside(last, line)):
+        goes_on = same or (counts[line.tag] == 1 and _is_beside(last, line))
+        if goes_on and line.box.y1 >= last.box.y1 - _UPWARD * last.size:
             item.lines.append(line)
             continue
         yield item

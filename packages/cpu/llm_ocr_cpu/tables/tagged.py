@@ -7,19 +7,21 @@ from itertools import pairwise
 from statistics import median
 
 from llm_ocr.types import PageContent, Tag
+from llm_ocr_cpu.pdf_tags import CELLS, enclosing, row_and_table
 from llm_ocr_cpu.tables.cells import Cell, Table, compacted, heading_rows, line_pieces, with_text
 
-_CELLS = ("TD", "TH")
 #: Longest cell and mean of all cells, in characters, of a table; others are the layout of a page.
 _LONGEST, _MEAN = 800, 200
 #: Least share of cells that are on the right of the cell before, and of rows that are below the row before.
 _IN_ORDER = 0.9
-#: Largest share of pairs of texts in adjacent columns that are not beside each other: some cells overflow.
+#: Largest share of pairs of texts in adjacent columns that are in the wrong order: some cells overflow.
 _MOST_ASTRAY = 0.05
+#: Largest distance in points of a cell's left edge from that of its column.
+_FLUSH = 2.0
 #: Least columns of a table without heads, and most places of a table.
 _LEAST_COLUMNS, _MOST_PLACES = 3, 20_000
 
-Row = list[tuple[int, list[int]]]  # place of the cell's tag, and its lines
+TaggedRow = list[tuple[int, list[int]]]  # place of the cell's tag, and its lines
 
 
 def tagged_tables(content: PageContent) -> Iterator[tuple[Table, list[int]]]:
@@ -27,39 +29,30 @@ def tagged_tables(content: PageContent) -> Iterator[tuple[Table, list[int]]]:
     tags = content.tags
     lines_of: dict[int, list[int]] = {}
     for index, line in enumerate(content.lines):
-        if (cell := _around(tags, line.tag, _CELLS)) >= 0 and line.text.strip():
+        if (cell := enclosing(tags, line.tag, CELLS)) >= 0 and line.text.strip():
             lines_of.setdefault(cell, []).append(index)
-    tables: dict[int, dict[int, Row]] = {}
+    tables: dict[int, dict[int, TaggedRow]] = {}
     for place, tag in enumerate(tags):
-        if tag.kind in _CELLS and (row := _around(tags, tag.parent, ("TR",))) >= 0:
-            owner = tags[row].parent
-            while owner >= 0 and tags[owner].kind in ("THead", "TBody", "TFoot"):
-                owner = tags[owner].parent
-            tables.setdefault(owner, {}).setdefault(row, []).append((place, lines_of.get(place, [])))
+        row, table = row_and_table(tags, place) if tag.kind in CELLS else (-1, -1)
+        if table >= 0:
+            tables.setdefault(table, {}).setdefault(row, []).append((place, lines_of.get(place, [])))
     for owned in tables.values():
         rows = list(owned.values())
         while rows and not _is_filled(rows[0]):
             del rows[0]
         while rows and not _is_filled(rows[-1]):
             del rows[-1]
-        table = _table(rows, content) if _is_table(rows, content) else None
-        if table is not None:
-            yield table, [index for row in rows for _, members in row for index in members]
+        read = _table(rows, content) if _is_table(rows, content) else None
+        if read is not None:
+            yield read, [index for row in rows for _, members in row for index in members]
 
 
-def _around(tags: Sequence[Tag], place: int, kinds: Sequence[str]) -> int:
-    """Return the place of the tag, or of the innermost one around it, that has one of the kinds; -1 without one."""
-    while place >= 0 and tags[place].kind not in kinds:
-        place = tags[place].parent
-    return place
-
-
-def _is_filled(row: Row) -> bool:
+def _is_filled(row: TaggedRow) -> bool:
     """Return whether a row has text, in more than its only cell: the title and the notes of a table are text."""
     return len(row) > 1 and any(members for _, members in row)
 
 
-def _is_table(rows: Sequence[Row], content: PageContent) -> bool:
+def _is_table(rows: Sequence[TaggedRow], content: PageContent) -> bool:
     """Return whether the rows are a table, not the layout of texts, and its cells are where their tags say."""
     lines = content.lines
     texts = [[members for _, members in row if members] for row in rows]
@@ -76,11 +69,11 @@ def _is_table(rows: Sequence[Row], content: PageContent) -> bool:
     return all(sum(right) >= _IN_ORDER * len(right) for right in (across, down))
 
 
-def _table(rows: Sequence[Row], content: PageContent) -> Table | None:
+def _table(rows: Sequence[TaggedRow], content: PageContent) -> Table | None:
     """Return the table; None if two cells are at one place, or the columns are not beside each other."""
     placed = _placed(rows, content.tags)
-    width = max(cell.column + cell.colspan for cell, _ in placed)
-    if len(rows) * width > _MOST_PLACES:
+    width = max((cell.column + cell.colspan for cell, _ in placed), default=0)
+    if not placed or len(rows) * width > _MOST_PLACES:
         return None
     boxes = [[content.lines[index].box for index in members] for _, members in placed]
     extents = {
@@ -95,12 +88,13 @@ def _table(rows: Sequence[Row], content: PageContent) -> Table | None:
             cell.pieces = [piece for index in members for piece in line_pieces(index, content.lines[index])]
     empty = (Cell(row, column) for row in range(len(rows)) for column in range(width) if not places[row, column])
     kept = [any(members for _, members in row) for row in rows]
-    made = with_text(compacted([*cells, *empty], kept, [True] * width))
+    begun = {cell.column for cell in cells}
+    made = with_text(compacted([*cells, *empty], kept, [column in begun for column in range(width)]))
     heads = 0
     filled = [row for row, has_text in zip(rows, kept, strict=True) if has_text]
     while heads < len(filled) - 1 and all(content.tags[at].kind == "TH" for at, members in filled[heads] if members):
         heads += 1
-    return Table(len(filled), width, tuple(made), heads or heading_rows(made, len(filled)))
+    return Table(len(filled), len(begun), tuple(made), heads or heading_rows(made, len(filled)))
 
 
 def _places(cell: Cell) -> Iterator[tuple[int, int]]:
@@ -109,8 +103,11 @@ def _places(cell: Cell) -> Iterator[tuple[int, int]]:
             yield row, column
 
 
-def _placed(rows: Sequence[Row], tags: Sequence[Tag]) -> list[tuple[Cell, list[int]]]:
-    """Return the cells in their grid, in which a cell takes the places of its spans, with their lines."""
+def _placed(rows: Sequence[TaggedRow], tags: Sequence[Tag]) -> list[tuple[Cell, list[int]]]:
+    """Return the cells in their grid, in which a cell takes the places of its spans, with their lines.
+
+    A table with too many places has none.
+    """
     taken: set[tuple[int, int]] = set()
     cells: list[tuple[Cell, list[int]]] = []
     for number, row in enumerate(rows):
@@ -122,6 +119,8 @@ def _placed(rows: Sequence[Row], tags: Sequence[Tag]) -> list[tuple[Cell, list[i
             cells.append((cell, members))
             taken.update(_places(cell))
             column += cell.colspan
+            if len(taken) > _MOST_PLACES:
+                return []
     return cells
 
 
@@ -132,23 +131,27 @@ def _moved(cells: Sequence[Cell], extents: Mapping[int, tuple[float, float]], wi
     Empty cells of these rows are left out. `extents` are left and right of the cells with text.
     """
     counts = Counter(row for cell in cells for row, _ in _places(cell))
-    columns: dict[int, list[float]] = {}
-    short: dict[int, list[tuple[Cell, float]]] = {}
+    columns: dict[int, list[tuple[float, float]]] = {}
+    short: dict[int, list[tuple[Cell, float, float]]] = {}
     for number, (left, right) in extents.items():
         cell = cells[number]
         if counts[cell.row] < width:
-            short.setdefault(cell.row, []).append((cell, (left + right) / 2))
+            short.setdefault(cell.row, []).append((cell, left, (left + right) / 2))
         elif cell.colspan == 1:
-            columns.setdefault(cell.column, []).append((left + right) / 2)
+            columns.setdefault(cell.column, []).append((left, (left + right) / 2))
     if len(columns) < width:
         return list(cells)
-    at = [median(columns[column]) for column in range(width)]
+    edges = [median(left for left, _ in columns[column]) for column in range(width)]
+    at = [median(middle for _, middle in columns[column]) for column in range(width)]
     first_full = min(row for row, count in counts.items() if count >= width)
     for number, row in short.items():
-        starts = [_start(at, cell.colspan, middle) for cell, middle in row]
-        heads = number < first_full and all(cell.colspan == cell.rowspan == 1 for cell, _ in row)
+        starts = [
+            cell.column if abs(left - edges[cell.column]) < _FLUSH else _start(at, cell.colspan, middle)
+            for cell, left, middle in row
+        ]
+        heads = number < first_full and all(cell.colspan == cell.rowspan == 1 for cell, _, _ in row)
         end = 0
-        for (cell, middle), start, after in zip(row, starts, [*starts[1:], width], strict=True):
+        for (cell, _, middle), start, after in zip(row, starts, [*starts[1:], width], strict=True):
             cell.column = start
             if heads and end <= start < after:
                 spans = [(a, b) for a in range(end, start + 1) for b in range(start, after)]
