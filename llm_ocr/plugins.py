@@ -315,8 +315,8 @@ class PageEngine(Protocol):
     `page_timeout` ...) apply as well. Beside a model, the core always uses the engine `embedded`.
 
     The object is imported in the stage's process, and must import nothing large: its methods import what they need.
-    Its readers send pages to confined worker processes (`llm_ocr.sandbox`), which answer in JSON and bytes. Renderer
-    processes, which are confined as well, import `page_text`. Example: `llm_ocr_cpu.engine`.
+    Its readers send pages to confined worker processes (`llm_ocr.sandbox.pool`), which answer in JSON and bytes.
+    Renderer processes, which are confined as well, import `page_text`. Example: `llm_ocr_cpu.engine`.
 
     Uses: `llm_ocr.engines` (protocols and options, `descriptions`, `trace`, `regions.detection`, `vlm.placing`),
     `llm_ocr.documents` (`ink`, `page_wire`, `pdf_objects`, `remote`, `text_layer`), `llm_ocr.results.joining`,

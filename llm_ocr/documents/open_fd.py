@@ -140,7 +140,8 @@ def _open(source: str, files: ExitStack) -> int:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else ""
         raise PageFailure(Reason.UNREADABLE, f"{source}: {why or error}") from error
-    files.callback(os.close, descriptor)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise PageFailure(Reason.UNREADABLE, "not a readable file")
+    files.callback(os.close, descriptor)
     return descriptor

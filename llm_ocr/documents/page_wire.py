@@ -176,9 +176,8 @@ def _line_to_wire(line: Line) -> list[Any]:
 
 
 def _line_from_wire(wire: Sequence[Any]) -> Line:
-    text, x0, y0, x1, y1, size, flags, confidence, drawn, tag, boxes, own, scripts, doubtful, faces, links, pieces = (
-        wire
-    )
+    text, x0, y0, x1, y1, size, flags, confidence, drawn, tag, boxes, *texts_of_words = wire
+    own, scripts, doubtful, faces, links, pieces = texts_of_words
     texts = own if own is not None else text.split(" ")
     places, linked = {index: tuple(places) for index, places in doubtful}, dict(links)
     faces = faces * len(texts) if len(faces) == 1 else faces

@@ -322,7 +322,7 @@ class EdgeCache:
         if not known[number].done():
             known[number].set_result(edge_lines(content))
         wanted = [page for page in range(number - REACH, number + REACH + 1) if page != number and 1 <= page <= total]
-        wanted.sort(key=known.__contains__)  # other callers make the known pages meanwhile
+        wanted.sort(key=known.__contains__)  # others may still be reading the known pages: they come last
         return {page - number: await self._lines(known, page, source, version) for page in wanted}
 
     @contextlib.contextmanager

@@ -275,7 +275,7 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
     wanted = job.images if job.images is Images.ALL else Images.FIGURES  # documents always contain the figures
     rows = chosen_rows(item.layers, chosen, pages, images=wanted)
     path, store = job.workspace.spool / f"{item.name}.parquet", job.workspace.store
-    written: list[tuple[PageRecord, str]] = []  # with their Markdown
+    written: list[tuple[PageRecord, str]] = []  # pages without images, and their Markdown
     store.delete(note_key(item.id))  # so that the next Assemble rewrites views that are incomplete
     try:
         with DatasetWriter(path, job.images) as dataset:

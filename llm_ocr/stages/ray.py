@@ -14,6 +14,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -310,10 +311,10 @@ class Crew:
                 if passed >= notice and waiting:
                     notice = passed + _REMIND
                     self._progress.say(f"{waiting} of {size.workers} workers wait for a node with {needs} free")
-            passed = 0.0  # a worker's last report, which may be a refusal, comes after its last unit
-            while tasks and passed < _LAST_REPORT and any(life.report for life in self._lives):
+            # The last report of a worker, which may be a refusal, comes after its last unit.
+            deadline = time.monotonic() + _LAST_REPORT
+            while tasks and time.monotonic() < deadline and any(life.report for life in self._lives):
                 _, tasks = await asyncio.wait(tasks, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
-                passed += _LOOK
         finally:
             for task in tasks:
                 task.cancel()
@@ -356,7 +357,8 @@ class Crew:
                 self._progress.say(f"{life.name} was lost: {failure.message}")
                 self.last = failure
                 fruitless = 0 if published.missing < missing else fruitless + 1
-                if failure.ours and fruitless:  # it was already retried: a server that does not start, a store
+                # Nothing is left, or it was already retried: a server that does not start, a store.
+                if not published.missing or (failure.ours and fruitless):
                     return
                 await asyncio.sleep(_PAUSE)
             else:

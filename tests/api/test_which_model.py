@@ -281,9 +281,9 @@ def test_without_a_network_the_last_fetched_commit_counts_if_any(tmp_path, fetch
         refs = tmp_path / "models--owner--model" / "refs"
         refs.mkdir(parents=True)
         (refs / "main").write_text(fetched)
-    with socket.socket() as nobody:  # a process of its own: the client reads the Hub's address when it is imported
-        nobody.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as unanswered:  # a process of its own: the client reads the Hub's address when it is imported
+        unanswered.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{unanswered.getsockname()[1]}"
         away = {**os.environ, "HF_ENDPOINT": address, "HF_HUB_DISABLE_TELEMETRY": "1"}
         command = [sys.executable, "-c", ASK, str(tmp_path)]
         ended = subprocess.run(command, env=away, capture_output=True, text=True, check=True)

@@ -27,7 +27,7 @@ def blocks(text: str) -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def furnished(desk: Path, names: Sequence[str], programs: Mapping[str, str]) -> Path:
+def repository_copy(desk: Path, names: Sequence[str], programs: Mapping[str, str]) -> Path:
     """A folder like the root of the repository, with `names` of it and a token of the Hub.
 
     `programs` are in its `bin`, as texts with `{python}` to be filled in, and so are `llm-ocr` and `python`.

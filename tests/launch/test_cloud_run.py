@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from jobs_running import ended, submitted
 
-from llm_ocr.errors import LaunchError, MissingExtra
+from llm_ocr.errors import LaunchError, MissingExtra, UsageError
 from llm_ocr.launch import Job, JobSpec, State, cloud_run
 from llm_ocr.launch.cloud_run import CloudRun
+from llm_ocr.launch.launching import complete_plan
 from tests.fakes.cloud_run import Fault, running
 
 pytestmark = pytest.mark.needs("google.cloud.run_v2")
@@ -106,6 +107,11 @@ def test_the_credentials_project_is_used_where_none_is_said(platform, launcher, 
         CloudRun().check(launcher.plan(asked))
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "theirs")
     assert submitted(launcher, asked).id.startswith("projects/theirs/")
+
+
+def test_a_plan_with_gaps_is_not_submitted(launcher, spec):
+    with pytest.raises(UsageError, match="--region"):
+        complete_plan(launcher, spec(options={"region": None}))
 
 
 def test_as_many_tasks_as_are_allowed_run_at_a_time(platform, launcher, spec):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from readme_commands import REPOSITORY, blocks, followed, furnished, stand_in
+from readme_commands import REPOSITORY, blocks, followed, repository_copy, stand_in
 
 from tests.fakes.cloud_run import running
 from tests.fakes.gcs import running as gcs_running
@@ -22,7 +22,7 @@ FOLDER = REPOSITORY / "google-cloud-run"
 def test_every_command_works_in_its_order(tmp_path):
     text = (FOLDER / "README.md").read_text()
     gcloud = stand_in(Path(__file__).with_name("gcloud_command.py"))
-    desk = furnished(tmp_path, ["google-cloud-run", "examples"], {"gcloud": gcloud})
+    desk = repository_copy(tmp_path, ["google-cloud-run", "examples"], {"gcloud": gcloud})
     with gcs_running() as gcs, running() as run:
         run.environment = {
             "STORAGE_EMULATOR_HOST": gcs.url,

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from readme_commands import blocks, followed, furnished, stand_in
+from readme_commands import blocks, followed, repository_copy, stand_in
 from sagemaker_account import REPOSITORY, signed_in
 
 from llm_ocr.launch import STAGES
@@ -23,7 +23,8 @@ SIMULATOR = f"{sys.executable} -m llm_ocr_simulator"
 @pytest.mark.timeout(900)
 def test_every_command_works_in_its_order(tmp_path):
     text = (FOLDER / "README.md").read_text()
-    desk = furnished(tmp_path, ["sagemaker", "examples"], {"aws": stand_in(Path(__file__).with_name("aws_command.py"))})
+    aws = stand_in(Path(__file__).with_name("aws_command.py"))
+    desk = repository_copy(tmp_path, ["sagemaker", "examples"], {"aws": aws})
     image = {"LLM_OCR_VLLM_COMMAND": SIMULATOR}
     with running(image_environment=image) as fake, signed_in(fake.url):
         run = followed("\n".join(blocks(text)), desk, {**os.environ, "TMPDIR": str(desk)})

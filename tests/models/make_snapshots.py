@@ -112,7 +112,7 @@ def _other(body: dict[str, Any], page: dict[str, Any]) -> dict[str, Any]:
 
 
 def written(value: object, columns: int = 0) -> str:
-    """JSON in which an object or a list that fits in one line stands in one."""
+    """Return JSON with each object and list on one line if it fits."""
     line = json.dumps(value, ensure_ascii=False)
     if columns + len(line) <= _WIDTH or not isinstance(value, dict | list):
         return line

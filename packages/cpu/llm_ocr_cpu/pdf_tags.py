@@ -5,7 +5,7 @@ and the rows and cells of tables. Tags may be wrong, so they are compared with t
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -30,17 +30,17 @@ _WHOLE, _CLOSED = frozenset(("LI", "TD", "TH", "Caption", "Note", "FENote")), fr
 CELLS = ("TD", "TH")
 #: Standard types of parts that hold blocks; text directly in them is no block.
 _CONTAINERS = frozenset(("Document", "Part", "Art", "Sect", "Index", "L", "Table", "TR", "THead", "TBody", "TFoot"))
-#: Most elements of a page with their parts, their depth, and most lines that tags arrange: they bound the time.
+#: Limits that bound the time: elements of a page with their parts, their depth, and lines that tags arrange.
 _MOST_ELEMENTS, _DEEPEST, MOST_LINES = 20_000, 100, 1500
 #: Most rows and columns of a cell.
 _MOST_SPANNED = 100
 #: Least share of a page's characters that are tagged.
 _TAGGED = 0.8
-#: Largest shares of wrong borders between blocks that follow each other: within a sentence or a row, and upward.
+#: Largest shares of wrong borders between consecutive blocks: within a sentence or a row, and upward in a column.
 _MOST_CUT, _MOST_UPWARD = 0.03, 0.1
 #: Least width of a full row, as a share of the widest row of the page.
 _FULL = 0.8
-#: Gap in font sizes between two texts of a row that are no blocks of their own, and least overlap of a column.
+#: Gap in font sizes below which two texts of a row are one block, and least overlap of two texts in one column.
 _TOUCHING, _SAME_COLUMN = 0.5, 0.5
 
 
@@ -82,7 +82,7 @@ def _walk(tree: pdfium.FPDF_STRUCTTREE) -> tuple[list[Tag], dict[int, int]]:
         seen += 1 + len(kids)  # a damaged tree may hold an element many times
         if depth > _DEEPEST or seen > _MOST_ELEMENTS:
             return
-        kind = _text(pdfium.FPDF_StructElement_GetType, element)
+        kind = _kind(element)
         around = tags[block].kind if block >= 0 else ""
         part = (around in _WHOLE and kind in ("P", "Div")) or around in _CLOSED
         if kind not in _INLINE and not part:
@@ -107,9 +107,10 @@ def _walk(tree: pdfium.FPDF_STRUCTTREE) -> tuple[list[Tag], dict[int, int]]:
     return tags, {mark: min(blocks)[-1] for mark, blocks in claims.items()}
 
 
-def _text(get: Callable[..., int], element: pdfium.FPDF_STRUCTELEMENT) -> str:
+def _kind(element: pdfium.FPDF_STRUCTELEMENT) -> str:
+    """Return the standard type of an element; pdfium resolves the file's own types."""
     buffer = ctypes.create_string_buffer(128)
-    length = get(element, buffer, len(buffer))
+    length = pdfium.FPDF_StructElement_GetType(element, buffer, len(buffer))
     return buffer.raw[: max(0, min(length, len(buffer)) - 2)].decode("utf-16-le", "replace")
 
 

@@ -609,8 +609,8 @@ def page_content(
         lines = tuple(_with_links(line, numbered) for line in lines)
     objects_of_page = tuple(found.rasters), tuple(found.paths)
     counts = glyphs.unmapped, chars.unread
-    seen = PageContent(frame.width, frame.height, lines, *objects_of_page, *counts, addresses, chars.invisible)
-    return replace(seen, tags=tags)
+    shown_and_hidden = addresses, chars.invisible
+    return PageContent(frame.width, frame.height, lines, *objects_of_page, *counts, *shown_and_hidden, tags=tags)
 
 
 def _tagged_lines(page: pypdfium2.PdfPage, glyphs: Glyphs) -> tuple[tuple[Line, ...], tuple[Tag, ...]]:
@@ -695,8 +695,8 @@ class _Composer:
         stacked = segment.turn == 90 and self._glyphs.styles[self._glyphs.style[self._first[order[0]]]].angle == 0
         around = self._around(order)
         faces = bold, italic, mono, stacked
-        made_of = tuple(made), *faces
-        return Line(text, around, size, *made_of, scripts=scripts, parts=parts, drawn=min(order), tag=segment.tag)
+        look = tuple(made), *faces
+        return Line(text, around, size, *look, scripts=scripts, parts=parts, drawn=min(order), tag=segment.tag)
 
     def _name_as_shown(self, joined: list[list[int]]) -> None:
         """Replace letters of other scripts that look like those of their words."""

@@ -17,7 +17,7 @@ class Region:
     box: Box
     lines: frozenset[int]
     text: str = ""  # tables: Markdown pipe table, or HTML if cells span; formulas: LaTeX, "" if uncertain
-    label: str = ""  # figures: image, chart or diagram; tables: ruled, booktabs, filled, keys, plain or aligned
+    label: str = ""  # figures: image, chart or diagram; tables: the pass of `Finder`, such as ruled or tagged
     caption: frozenset[int] = frozenset()  # lines of its caption, which stay in the page's text
 
 

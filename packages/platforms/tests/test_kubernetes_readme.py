@@ -9,7 +9,7 @@ import pytest
 import yaml
 from fake_kubernetes import running
 from fake_kubernetes_pods import Node
-from readme_commands import REPOSITORY, blocks, followed, furnished, stand_in
+from readme_commands import REPOSITORY, blocks, followed, repository_copy, stand_in
 from store_servers import s3_server
 
 from llm_ocr_platforms.kubernetes.launcher import _RIGHTS
@@ -24,7 +24,7 @@ FOLDER = REPOSITORY / "kubernetes-jobs"
 def test_every_command_works_in_its_order(tmp_path):
     kubectl = stand_in(Path(__file__).with_name("kubectl_command.py"))
     names = ["kubernetes-jobs", "examples", "llm_ocr", "pyproject.toml"]
-    furnished(tmp_path, names, {"kubectl": kubectl})
+    repository_copy(tmp_path, names, {"kubectl": kubectl})
     keys = {"AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY": "aws_geheimnis"}
     simulator = {"LLM_OCR_VLLM_COMMAND": f"{shlex.quote(sys.executable)} -m llm_ocr_simulator"}
     with s3_server("my-ocr-bucket") as endpoint:

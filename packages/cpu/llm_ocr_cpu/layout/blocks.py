@@ -314,6 +314,7 @@ class _Flow:
 
     def tagged_entries(self, lines: Sequence[Line], regions: Sequence[Region]) -> list[Entry]:
         """Return the entries of a tagged page."""
+        note("reading order", "by the tags of the file", tags=len(self._content.tags))
         result: list[Entry] = []
         for own, here in tagged_parts(lines, regions, self._content):
             result += self._column(own, here, None)

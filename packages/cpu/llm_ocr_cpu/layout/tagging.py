@@ -93,10 +93,10 @@ def tagged_parts(
 
 
 def _with_rows(lines: Sequence[Line], tags: Sequence[Tag], taken: Set[int]) -> list[Line]:
-    """Return the lines; those of a table that was not taken for one have its tag if its rows are short.
+    """Return the lines, with the tag of the table instead of the cell for tagged tables that became no table.
 
-    Such rows are read across, as key and value. `taken` are the tags of lines in tables: the titles and notes of these
-    tables keep their places.
+    Short rows of such tables are read across, as key and value; tables with long rows keep the tags of their cells.
+    `taken` are the tags of lines in tables: the titles and notes of these tables keep their places.
     """
     tables: dict[int, int] = {}
     lengths = Counter[tuple[int, int]]()
@@ -105,13 +105,13 @@ def _with_rows(lines: Sequence[Line], tags: Sequence[Tag], taken: Set[int]) -> l
             row, table = row_and_table(tags, cell)
             tables[line.tag] = table
             lengths[row, table] += len(line.text)
-    left = {-1} | {table for (_, table), length in lengths.items() if length > _SHORT_ROW}
-    left |= {row_and_table(tags, cell)[1] for tag in taken if (cell := enclosing(tags, tag, CELLS)) >= 0}
-    return [line if tables.get(line.tag, -1) in left else replace(line, tag=tables[line.tag]) for line in lines]
+    kept = {-1} | {table for (_, table), length in lengths.items() if length > _SHORT_ROW}
+    kept |= {row_and_table(tags, cell)[1] for tag in taken if (cell := enclosing(tags, tag, CELLS)) >= 0}
+    return [line if tables.get(line.tag, -1) in kept else replace(line, tag=tables[line.tag]) for line in lines]
 
 
 def _items(lines: Sequence[Line]) -> Iterator[Item]:
-    """Yield the texts of the tags, each parted where it goes on in another column; short texts of a row are one."""
+    """Yield the texts of the tags, each parted where it goes on in another column; a label and its value are one."""
     item: Item | None = None
     counts = Counter(line.tag for line in lines)
     for line in sorted(lines, key=lambda line: (line.tag, line.drawn)):

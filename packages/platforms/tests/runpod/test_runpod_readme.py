@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from fake_runpod import ENDPOINT, KEY, FakeRunPod
-from readme_commands import blocks, followed, furnished
+from readme_commands import blocks, followed, repository_copy
 
 from tests.fakes.loopback import served
 
@@ -34,7 +34,7 @@ def test_every_command_works_in_its_order(tmp_path, repository, monkeypatch):
     worker = {"LLM_OCR_VLLM_COMMAND": SIMULATOR, "LLM_OCR_ENGINE": "vllm", "LLM_OCR_OFFLINE": "true"}
     with served(FakeRunPod({**worker, "LLM_OCR_VLLM_ARG": "--preset=h100\n--speed=100"})) as fake:
         command = CURL.replace("FAKE", fake.url).replace("CURL", curl)
-        furnished(tmp_path, ["runpod-serverless", "examples"], {"curl": command})
+        repository_copy(tmp_path, ["runpod-serverless", "examples"], {"curl": command})
         script = "\n".join(blocks(text))
         script = script.replace("YOUR_KEY", KEY).replace("YOUR_ENDPOINT", ENDPOINT)
         run = followed(script, tmp_path, dict(os.environ))
