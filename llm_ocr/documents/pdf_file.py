@@ -322,7 +322,7 @@ class PdfFile:
         self._password = ""
         #: Document in pdfium; None if only poppler can read it.
         self.opened: pypdfium2.PdfDocument | None = None
-        self._flattened: pypdfium2.PdfDocument | None = None
+        self._with_forms: pypdfium2.PdfDocument | None = None
         self._contents: dict[int, PageContent] = {}
         #: For what the pages are placeholders; see `pdf_objects.placeholder`.
         self.placeholder = ""
@@ -384,7 +384,7 @@ class PdfFile:
 
     def close(self) -> None:
         """Free pdfium's resources."""
-        for opened in (self._flattened, self.opened):
+        for opened in (self._with_forms, self.opened):
             if opened is not None:
                 opened.close()
         self._file.close()
@@ -535,25 +535,29 @@ class PdfFile:
     def _with_values(self, page: pypdfium2.PdfPage, number: int) -> Iterator[pypdfium2.PdfPage]:
         """Yield the page with the values of its form fields and its free-text notes as text, or `page` without any.
 
-        pdfium does not read annotations, so they are flattened. This is done in a second document: the picture of a
-        flattened page differs, and a page must not depend on which pages were read before.
+        pdfium does not read annotations, so they are flattened. This is done in a copy: the picture of a flattened page
+        differs, and a page must not depend on which pages were read before. The copy also has the fonts and images that
+        the page inherits from the page tree, and that pdfium would lose.
         """
         if self.opened is None or not has_fields(page):
             yield page
             return
-        if self._flattened is None:
-            self._flattened = pypdfium2.PdfDocument(self._file, password=self._password or None)
-            self._flattened.init_forms()
-        flat = self._flattened[number - 1]
-        try:
-            if has_bare_notes(flat):
-                flat.render(scale=1 / max(1.0, *flat.get_size()))
-            if has_fields(flat) and pdfium.FPDFPage_Flatten(flat, pdfium.FLAT_NORMALDISPLAY) == pdfium.FLATTEN_SUCCESS:
-                flat.close()
-                flat = self._flattened[number - 1]
-            yield flat
-        finally:
-            flat.close()
+        if self._with_forms is None:
+            self._with_forms = pypdfium2.PdfDocument(self._file, password=self._password or None)
+            self._with_forms.init_forms()
+        with contextlib.closing(self._with_forms[number - 1]) as whole:
+            if has_bare_notes(whole):
+                whole.render(scale=1 / max(1.0, *whole.get_size()))
+            with pypdfium2.PdfDocument.new() as copy:
+                copy.import_pages(self._with_forms, [number - 1])
+                flat = copy[0]
+                if (
+                    has_fields(flat)
+                    and pdfium.FPDFPage_Flatten(flat, pdfium.FLAT_NORMALDISPLAY) == pdfium.FLATTEN_SUCCESS
+                ):
+                    flat.close()
+                    flat = copy[0]
+                yield flat
 
 
 def _scale(width: float, height: float, size: int) -> float:

@@ -551,10 +551,10 @@ def with_check_boxes(content: PageContent, boxes: Sequence[CheckBox]) -> PageCon
 def _without_marks(line: Line, places: Sequence[Box]) -> Line | None:
     """Return the line without words inside the boxes, such as the letter that a form's font shows as a check mark."""
     words = tuple(word for word in line.words if not any(word.box.covered_by(place) > 0.5 for place in places))
+    if len(words) == len(line.words):  # lines of pdfium have no words
+        return line
     if not words:
         return None
-    if len(words) == len(line.words):
-        return line
     box = reduce(Box.union, (word.box for word in words))
     return replace(line, text=" ".join(word.text for word in words), words=words, box=box, scripts=(), parts=())
 

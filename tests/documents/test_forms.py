@@ -4,6 +4,9 @@ import pytest
 from pdf_writing import PAPER, pages, pdf, stream, text, written
 from test_rendering import outcome, with_renderer
 
+from llm_ocr.documents.pdf_objects import CheckBox, with_check_boxes
+from llm_ocr.types import Box, Line, PageContent
+
 
 def form(*fields: tuple[str, int, int, bool]) -> bytes:
     """A PDF page of check boxes: label, left edge of the box, its bottom, and whether it is checked."""
@@ -34,6 +37,13 @@ def test_checked_and_empty_boxes_are_marks_beside_their_labels(tmp_path, left, s
     page = read(tmp_path, form(("Crane needed", left, 700, True), ("Pilot needed", left, 660, False)))
     expected = [shown.format(mark="☑", label="Crane needed"), shown.format(mark="☐", label="Pilot needed")]
     assert [line.text for line in page.content.lines] == expected
+
+
+def test_boxes_leave_lines_without_words_as_they_are():
+    lines = Line("Crane needed", Box(100, 90, 200, 102), 12), Line("Pilot needed", Box(100, 130, 200, 142), 12)
+    content = PageContent(612, 792, lines)
+    marked = with_check_boxes(content, [CheckBox(Box(300, 300, 312, 312), checked=True)])
+    assert [line.text for line in marked.lines] == ["Crane needed", "Pilot needed", "☑"]
 
 
 def test_a_box_without_a_label_is_a_line(tmp_path):
@@ -78,28 +88,30 @@ def test_shapes_of_drawings_are_no_check_boxes(tmp_path, shapes):
     assert not any(mark in line.text for line in page.content.lines for mark in "☑☐")
 
 
-def filled(value: bytes) -> bytes:
-    """Two pages with a line of text, each with a text field that shows a value."""
-    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 5 0 R/Annots[%s]/Resources<</Font%s>>>>"
+def filled(value: bytes, *, inherited: bool = False) -> bytes:
+    """Two pages with a line of text, each with a text field that shows a value.
+
+    In the font of the line, `#` is the letter a. With `inherited`, the pages have it from the page tree.
+    """
+    fonts = b"/Resources<</Font<</F 4 0 R>>>>"
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 5 0 R/Annots[%s]%s>>"
     field = b"<</Type/Annot/Subtype/Widget/FT/Tx/T(f)/F 4/V(%s)/Rect[72 600 272 620]/AP<</N 8 0 R>>>>" % value
     return pdf(
         b"<</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[7 0 R 9 0 R]>>>>",
-        b"<</Type/Pages/Kids[3 0 R 6 0 R]/Count 2>>",
-        page % (b"7 0 R", b"<</F 4 0 R>>"),
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
-        stream(text("The number of the crane", y=700)),
-        page % (b"9 0 R", b"<</F 4 0 R>>"),
+        b"<</Type/Pages/Kids[3 0 R 6 0 R]/Count 2%s>>" % (fonts if inherited else b""),
+        page % (b"7 0 R", b"" if inherited else fonts),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding<</Differences[35/a]>>>>",
+        stream(text("The number of the cr#ne", y=700)),
+        page % (b"9 0 R", b"" if inherited else fonts),
         field,
-        stream(
-            b"BT /F 12 Tf 2 4 Td (%s) Tj ET" % value,
-            b"/Type/XObject/Subtype/Form/BBox[0 0 200 20]/Resources<</Font<</F 4 0 R>>>>",
-        ),
+        stream(b"BT /F 12 Tf 2 4 Td (%s) Tj ET" % value, b"/Type/XObject/Subtype/Form/BBox[0 0 200 20]" + fonts),
         field,
     )
 
 
-def test_a_form_page_does_not_depend_on_what_was_read_before(tmp_path):
-    file = written(tmp_path / "form.pdf", filled(b"Value 4821"))
+@pytest.mark.parametrize("inherited", [False, True])
+def test_a_form_page_does_not_depend_on_what_was_read_before(tmp_path, inherited):
+    file = written(tmp_path / "form.pdf", filled(b"Value 4821", inherited=inherited))
 
     async def in_order(renderer, *numbers):
         return {number: await outcome(renderer, file, number) for number in numbers}

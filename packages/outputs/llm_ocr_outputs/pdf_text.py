@@ -14,12 +14,13 @@ import json
 import math
 import re
 import struct
+import sys
 import unicodedata
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, groupby
 from pathlib import Path
 
@@ -40,15 +41,34 @@ from llm_ocr.types import SCAN, Box, Reason
 _LEAST_GAP = 0.12
 #: Lengths in points below which text is not drawn.
 _FINEST = 0.01
+#: Letters of a word that says whether a page has it. Shorter ones are in every text.
+_LONG_WORD = 4
+#: First character of the scripts of East Asia.
+_IDEOGRAMS = "\u2e80"
 
 
 @dataclass(frozen=True, slots=True)
 class _PageText:
-    """Text of a page. With `keep`, visible text of the page stays alone. `lines` are those of the JSON."""
+    """Text of a page. With `credible`, visible text of the page is true. `lines` are those of the JSON."""
 
     rotation: int
-    keep: bool
+    credible: bool
     lines: Sequence[tuple[str, Sequence[float], Sequence[tuple[str, float, float, str]]]]
+
+    def lacking(self, visible: str) -> "_PageText":
+        """Return the text to draw on a page with visible text: with `credible`, the lines that it lacks.
+
+        A line is lacking if the visible text has less than half of the letters of its longer words.
+        """
+        if not (self.credible and visible):
+            return self
+        lines = []
+        for line in self.lines:
+            words = [part for word, *_ in line[2] for part in _parts(_plain(word)) if len(part) >= _LONG_WORD]
+            found = sum(len(word) for word in words if word in visible or word[::-1] in visible)
+            if 2 * found < sum(map(len, words)):
+                lines.append(line)
+        return replace(self, lines=lines)
 
     @property
     def text(self) -> str:
@@ -256,15 +276,28 @@ def _without_hidden(page: pikepdf.Page, frame: Frame, *, below: bool) -> bytes |
     return pikepdf.unparse_content_stream(kept)
 
 
-def _visible(page: pypdfium2.PdfPage) -> int:
-    """Return the number of characters of a page's text that are not invisible."""
+def _visible(page: pypdfium2.PdfPage) -> str:
+    """Return the letters and digits of a page's text that are not invisible."""
     text_page = page.get_textpage()
     try:
         objects = (pdfium.FPDFText_GetTextObject(text_page, index) for index in range(text_page.count_chars()))
         invisible = pdfium.FPDF_TEXTRENDERMODE_INVISIBLE
-        return sum(bool(one) and pdfium.FPDFTextObj_GetTextRenderMode(one) != invisible for one in objects)
+        is_shown = (bool(one) and pdfium.FPDFTextObj_GetTextRenderMode(one) != invisible for one in objects)
+        codes = (pdfium.FPDFText_GetUnicode(text_page, index) for index, shown in enumerate(is_shown) if shown)
+        units = "".join(chr(code) for code in codes if code <= sys.maxunicode)  # letters beyond U+FFFF are two of them
+        return _plain(units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore"))
     finally:
         text_page.close()
+
+
+def _parts(word: str) -> Sequence[str]:
+    """Return the word, or parts of a text in a script without spaces, which the page may break anywhere."""
+    return [word[at : at + _LONG_WORD] for at in range(0, len(word), _LONG_WORD)] if word[:1] >= _IDEOGRAMS else [word]
+
+
+def _plain(text: str) -> str:
+    """Return the letters and digits of a text, regardless of case."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
 
 
 def _picture(page: pypdfium2.PdfPage) -> tuple[tuple[int, ...], bytes]:
@@ -321,7 +354,8 @@ def with_text(source: bytes, shown: pypdfium2.PdfDocument, pages: Mapping[str, b
                     else:
                         different.append(number)
                         pdf.pages[number - 1].obj.Contents = before[number]
-    left.update(different, (one for one in numbers if texts[one].keep and 2 * visible[one] > len(texts[one].text)))
+    texts = {number: texts[number].lacking(visible[number]) for number in numbers}
+    left.update(different, (number for number in numbers if not texts[number].lines))
     for number in left:
         del frames[number]
         if before[number] is not None:

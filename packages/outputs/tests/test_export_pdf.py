@@ -309,7 +309,7 @@ def test_a_complete_export_is_not_repeated(tmp_path):
 
 def written(lines_of_page, source: bytes, tmp_path, *, rotation=0) -> bytes:
     (tmp_path / "source.pdf").write_bytes(source)
-    text = json.dumps({"rotation": rotation, "keep": True, "lines": lines_of_page}).encode()
+    text = json.dumps({"rotation": rotation, "credible": True, "lines": lines_of_page}).encode()
     with (tmp_path / "source.pdf").open("rb") as file:
         about = {"source": "source.pdf", "passwords": [], "memory": 1 << 30, "pages": {"1": text}}
         return write_pdf({"files": [file.fileno()], **about})["pdf"]
@@ -357,6 +357,23 @@ def test_text_of_a_page_that_was_turned_is_placed_as_it_lies(rotation, tmp_path)
     place = Box(*box).turned(-rotation)
     assert place.x0 * 600 - 1 <= found[0] < found[2] <= place.x1 * 600 + 1
     assert (1 - place.y1) * 800 - 1 <= found[1] < found[3] <= (1 - place.y0) * 800 + 1
+
+
+@pytest.mark.parametrize(
+    ("words", "added"),
+    [
+        (["Library", "WINDOWS"], ""),
+        (["new", "library"], ""),  # short words are in every text
+        (["a", "4"], ""),
+        (["The", "whole", "prose"], "The whole prose"),
+        (["unheard", "library", "orchard"], "unheard library orchard"),
+    ],
+)
+def test_true_text_gets_only_the_lines_that_it_lacks(words, added, tmp_path):
+    source = text_pdf("The library has tall windows.")
+    data = written([line(*words)], source, tmp_path)
+    assert "".join(text_of(data).split()) == "".join((added + text_of(source)).split())
+    assert (data == source) == (not added)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def pdf_file(name: str) -> str:
 def page_wire(page: PlacedPage) -> bytes:
     """Return the text of a page for `pdf_worker` as JSON.
 
-    `rotation` are the degrees by which the page was turned before it was read; with `keep`, visible text stays alone.
+    `rotation` are the degrees by which the page was turned before it was read; with `credible`, visible text is true.
     `lines` have the direction, the sides of the relative box, and the words: text, start and end as shares of the
     line's length, and the character that follows: a space, a hyphen in a broken word, or "" in scripts without hyphens.
     """
@@ -38,7 +38,7 @@ def page_wire(page: PlacedPage) -> bytes:
             words.append((word.text, *line.extent(word), hyphen if word.continues else " "))
         sides = line.box.x0, line.box.y0, line.box.x1, line.box.y1
         lines.append((line.direction, sides, words))
-    about = {"rotation": page.record.rotation, "keep": page.text_is_credible, "lines": lines}
+    about = {"rotation": page.record.rotation, "credible": page.text_is_credible, "lines": lines}
     return json.dumps(about, separators=(",", ":")).encode()
 
 
@@ -49,7 +49,8 @@ _HYPHENATED = "\u0590"
 async def export_pdf(job: ExportJob) -> Exported:
     """Write a PDF for each document: its own pages, with an invisible text layer. Errors as in `export_files`.
 
-    Pages with visible, true text are unchanged, as are pages without a row and pages that failed. A document whose
+    Pages with visible, true text get the lines that it lacks. Pages without such lines are unchanged, as are pages
+    without a row and pages that failed. A document whose
     source is gone, has changed, or cannot be opened is listed in `failed-documents.jsonl`.
 
     Raises:
