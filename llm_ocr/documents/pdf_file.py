@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import functools
+import itertools
 import math
 import pkgutil
 import re
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 #: Limit of a page's characters, above which its text is skipped: maps have 40,000, which take 0.1 s.
 _MOST_CHARACTERS = 25_000
+#: Objects of a page by which a flattened page is compared.
+_MOST_PLACES = 500
 #: Letters of scripts for which pdfium has no font of its own.
 _NO_LATIN = re.compile(r"[\u0370-\u1dff\u2e80-\ufaff\ufe30-\uffef]")
 #: Range of brightness (of 255) of a part of a picture without text, and highest color value of dark text.
@@ -322,7 +325,8 @@ class PdfFile:
         self._password = ""
         #: Document in pdfium; None if only poppler can read it.
         self.opened: pypdfium2.PdfDocument | None = None
-        self._with_forms: pypdfium2.PdfDocument | None = None
+        self._flattened: pypdfium2.PdfDocument | None = None
+        self._is_whole: dict[int, bool] = {}  # whether a flattened page has all that it had before
         self._contents: dict[int, PageContent] = {}
         #: For what the pages are placeholders; see `pdf_objects.placeholder`.
         self.placeholder = ""
@@ -384,7 +388,7 @@ class PdfFile:
 
     def close(self) -> None:
         """Free pdfium's resources."""
-        for opened in (self._with_forms, self.opened):
+        for opened in (self._flattened, self.opened):
             if opened is not None:
                 opened.close()
         self._file.close()
@@ -535,29 +539,70 @@ class PdfFile:
     def _with_values(self, page: pypdfium2.PdfPage, number: int) -> Iterator[pypdfium2.PdfPage]:
         """Yield the page with the values of its form fields and its free-text notes as text, or `page` without any.
 
-        pdfium does not read annotations, so they are flattened. This is done in a copy: the picture of a flattened page
-        differs, and a page must not depend on which pages were read before. The copy also has the fonts and images that
-        the page inherits from the page tree, and that pdfium would lose.
+        pdfium does not read annotations, so they are flattened. This is done in a second document: the picture of a
+        flattened page differs, and a page must not depend on which pages were read before.
         """
         if self.opened is None or not has_fields(page):
             yield page
             return
-        if self._with_forms is None:
-            self._with_forms = pypdfium2.PdfDocument(self._file, password=self._password or None)
-            self._with_forms.init_forms()
-        with contextlib.closing(self._with_forms[number - 1]) as whole:
-            if has_bare_notes(whole):
-                whole.render(scale=1 / max(1.0, *whole.get_size()))
-            with pypdfium2.PdfDocument.new() as copy:
-                copy.import_pages(self._with_forms, [number - 1])
-                flat = copy[0]
-                if (
-                    has_fields(flat)
-                    and pdfium.FPDFPage_Flatten(flat, pdfium.FLAT_NORMALDISPLAY) == pdfium.FLATTEN_SUCCESS
-                ):
-                    flat.close()
-                    flat = copy[0]
+        if self._flattened is None:
+            self._flattened = self._with_forms()
+        if number not in self._is_whole:
+            before, after = _flatten(self._flattened, number - 1)
+            self._is_whole[number] = after.has(before)
+        if self._is_whole[number]:
+            with contextlib.closing(self._flattened[number - 1]) as flat:
                 yield flat
+            return
+        with contextlib.closing(self._with_forms()) as whole, pypdfium2.PdfDocument.new() as copy:
+            with contextlib.closing(whole[number - 1]) as unchanged, contextlib.suppress(pypdfium2.PdfiumError):
+                _load_values(unchanged)
+                copy.import_pages(whole, [number - 1])
+            if len(copy):  # a damaged page stays without its values
+                _flatten(copy, 0)
+            yield copy[0] if len(copy) else page
+
+    def _with_forms(self) -> pypdfium2.PdfDocument:
+        """Open the document once more, with the appearances of its form fields."""
+        opened = pypdfium2.PdfDocument(self._file, password=self._password or None)
+        opened.init_forms()
+        return opened
+
+
+def _load_values(page: pypdfium2.PdfPage) -> None:
+    """Let pdfium make the appearances of free-text notes without one."""
+    if has_bare_notes(page):
+        page.render(scale=1 / max(1.0, *page.get_size()))
+
+
+class _Drawn(NamedTuple):
+    """Text of a page without spaces, and where its first texts, images, and forms lie."""
+
+    text: str
+    places: list[tuple[float, float, float, float]]
+
+    def has(self, before: "_Drawn") -> bool:
+        """Return whether all that was drawn before is at its place."""
+        return self.text.startswith(before.text) and self.places[: len(before.places)] == before.places
+
+
+def _drawn(page: pypdfium2.PdfPage) -> _Drawn:
+    kinds = [pdfium.FPDF_PAGEOBJ_TEXT, pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_FORM]
+    objects = itertools.islice(page.get_objects(kinds, max_depth=1), _MOST_PLACES)
+    places = [found.get_bounds() for found in objects]
+    with contextlib.closing(page.get_textpage()) as text_page:
+        few = text_page.count_chars() <= _MOST_CHARACTERS
+        return _Drawn("".join(text_page.get_text_range().split()) if few else "", places)
+
+
+def _flatten(document: pypdfium2.PdfDocument, index: int) -> tuple[_Drawn, _Drawn]:
+    """Make the annotations of a page part of its content, and return what the page drew before, and what after."""
+    with contextlib.closing(document[index]) as page:
+        _load_values(page)
+        before = _drawn(page)
+        pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY)
+    with contextlib.closing(document[index]) as page:
+        return before, _drawn(page)
 
 
 def _scale(width: float, height: float, size: int) -> float:
