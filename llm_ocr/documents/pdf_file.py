@@ -540,7 +540,8 @@ class PdfFile:
         """Yield the page with the values of its form fields and its free-text notes as text, or `page` without any.
 
         pdfium does not read annotations, so they are flattened. This is done in a second document: the picture of a
-        flattened page differs, and a page must not depend on which pages were read before.
+        flattened page differs, and a page must not depend on which pages were read before. pdfium flattens a page
+        without the fonts and images that it inherits from the page tree. A copy of such a page has them, but no tags.
         """
         if self.opened is None or not has_fields(page):
             yield page

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import pypdfium2
 import pytest
 
+from llm_ocr.documents.files import FdFile
+from llm_ocr.documents.pdf_file import Look, PdfFile
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import BlockKind, PageContent
 from llm_ocr_cpu.page import laid_out
@@ -91,6 +93,18 @@ def test_blocks_beside_each_other_are_read_apart():
     assert markdown_of(left, right) == (
         "signature of the owner and address of the property at the river\n\ndate of the sale to the former owner"
     )
+
+
+def test_a_page_with_a_note_keeps_its_tags(tmp_path):
+    note = b"<</Type/Annot/Subtype/FreeText/F 4/Rect[50 500 350 540]/DA(/Helv 12 Tf 0 g)/Contents(Paid.)>>"
+    texts = "Read this text on the right first.", "Then read the text on the left."
+    elements = [Tagged("P", prose(x, 100, text)) for x, text in zip((320, 50), texts, strict=True)]
+    (tmp_path / "note.pdf").write_bytes(written(elements).replace(b"/MediaBox", b"/Annots[%s]/MediaBox" % note))
+    with (tmp_path / "note.pdf").open("rb") as file:
+        look = Look(600, 600, "pdfium", 60.0, 1 << 30, "llm_ocr_cpu.pdf_text:page_content")
+        content = PdfFile(FdFile(file.fileno(), "note.pdf"), (), look).content(1)
+    assert content is not None
+    assert blocks_to_markdown(laid_out(content)) == "\n\n".join([*texts, "Paid."])
 
 
 def test_order_of_tags_is_the_reading_order():
