@@ -464,7 +464,11 @@ class PdfFile:
         try:
             return self.opened[number - 1]
         except pypdfium2.PdfiumError as error:
-            if poppler.installed():
+            # poppler does not count a page that the file lacks. If it has the last page, its numbers are pdfium's.
+            password, timeout = self._password, self._look.timeout
+            if poppler.installed() and all(
+                poppler.page_size(self._file, self.pages, password=password, timeout=timeout)
+            ):
                 return None
             raise PageFailure(Reason.UNREADABLE, f"page {number} cannot be loaded") from error
 

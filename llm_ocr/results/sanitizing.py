@@ -30,6 +30,8 @@ TAGS = frozenset(
         *("h1", "h2", "h3", "h4", "h5", "h6"),
     ]
 )
+#: Levels of nested lists and quotes that are parsed; a list takes two. Renderers drop the text of deeper ones.
+DEEPEST = 100
 _ATTRIBUTE = re.compile(
     r"""\s(colspan|rowspan|align)\s*=\s*["']?(\d{1,4}|left|center|right)(?=["'\s/]|$)""", re.IGNORECASE
 )
@@ -193,7 +195,7 @@ def inert_markdown(text: str) -> str:
 def _markdown() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
-    made = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    made = MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable(["table", "strikethrough"])
     # Every scheme makes a link, so that `_is_inert` can check it.
     made.validateLink = lambda url: True  # type: ignore[method-assign]
     return made

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from pdf_writing import image_of, pages, placed, text, written
+from pdf_writing import image_of, pages, pdf, placed, stream, text, written
 from PIL import Image
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
@@ -274,6 +274,20 @@ def test_what_pdfium_cannot_open_gets_a_second_chance(require, tmp_path):
         pypdfium2.PdfDocument(broken)
     (page,) = rendered(written(tmp_path / "a.pdf", broken))
     assert isinstance(page, Page)
+
+
+def test_a_page_that_the_file_lacks_is_not_the_next_one(require, tmp_path):
+    require("poppler")
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents %d 0 R/Resources<</Font<</F 3 0 R>>>>>>"
+    data = pdf(
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[4 0 R 99 0 R 6 0 R]/Count 3>>",
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        *(page % 5, stream(text("First")), page % 7, stream(text("Last"))),
+    )
+    first, missing, last = rendered(written(tmp_path / "a.pdf", data), 1, 2, 3)
+    assert [[words for words, _ in one.evidence.lines] for one in (first, last)] == [["First"], ["Last"]]
+    assert missing is Reason.UNREADABLE
 
 
 BAR = b" 0 g 183 695 80 15 re f"

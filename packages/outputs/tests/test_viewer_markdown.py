@@ -35,6 +35,13 @@ FRAGMENTS = (
 )
 
 
+def test_text_in_and_behind_nested_lists_is_shown():
+    clauses = [f"{'  ' * level}- Clause {level} of the contract." for level in range(30)]
+    html = render("\n".join([*clauses, "", "The last paragraph."]), NOTHING)
+    assert all(f"Clause {level} of" in html for level in range(30))
+    assert "<p>The last paragraph.</p>" in html
+
+
 def test_tables_of_pipes_and_of_html_are_tables():
     html = render("| a | b |\n|:-:|--:|\n| 1 | 2 |\n\n<table><tr><td colspan=2>x\n\ny</td></tr></table>", NOTHING)
     assert '<th align="center">a</th>' in html

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.results.markdown import map_prose, target_id
-from llm_ocr.results.sanitizing import TAGS
+from llm_ocr.results.sanitizing import DEEPEST, TAGS
 from llm_ocr_outputs.places import MARK, Unsupported, joined_ranges, with_marks
 from llm_ocr_outputs.viewer.index import PIECES
 
@@ -205,7 +205,7 @@ def _markdown() -> "MarkdownIt":
     from markdown_it import MarkdownIt
     from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-    made = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    made = MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable(["table", "strikethrough"])
     made.use(dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True, allow_blank_lines=False)
     made.inline.ruler.before("escape", INLINE, _inline)
     made.block.ruler.before("fence", BLOCK, _block, {"alt": ["paragraph", "blockquote", "list"]})
