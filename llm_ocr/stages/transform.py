@@ -23,7 +23,7 @@ from llm_ocr.stages.servers import Engines
 from llm_ocr.stages.sharing import key_before, sharing, split_of
 from llm_ocr.types import Counts, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.keys import EXTRACT, FIELDS, STAGES, Claim
+from llm_ocr.workspace.keys import EXTRACT, FIELDS, STAGES, Claim, stage_keys
 from llm_ocr.workspace.publish import done_units, read_data, standing_marker
 from llm_ocr.workspace.status import Worked
 from llm_ocr.workspace.stored import workspace_options
@@ -56,7 +56,10 @@ async def _transform(
     progress = Tally(progress, worked)
     job = Job(workspace, settings, progress, engines, Remote(settings), worked=worked)
     source = await key_before(job, EXTRACT)
-    claim = Claim(workspace, stage, {"extract": source, "version": version})
+    about = {"extract": source, "version": version}
+    older = Claim(workspace, stage, about)  # which named no stage, so that two stages had the same key
+    is_older = older.key in [one.key for one in await asyncio.to_thread(stage_keys, workspace, stage)]
+    claim = older if is_older else Claim(workspace, stage, {**about, "stage": stage})
     key = await asyncio.to_thread(claim.take)
     proven = False  # whether the function has returned a page
 

@@ -3,7 +3,7 @@
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import groupby
@@ -243,26 +243,46 @@ def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mappin
 
 
 def known_documents(workspace: Workspace, found: Iterable[Generation]) -> DiskDict:
-    """Return the contents of all planned documents by id, including the ids that their aliases would have."""
+    """Return the contents of all planned documents by id, including the ids that their aliases would have.
+
+    A document that could not be opened and was read by a retry has two ids: a retry keeps the first one, and a later
+    plan would give it one by its content.
+    """
     known = DiskDict()
+    unopened: set[str] = set()
     for generation in found:
-        if generation.kind is Kind.SOURCES:
-            parts = (part for unit in units_of(workspace, generation) for part in unit.parts)
-            for document, group in groupby(parts, key=lambda part: part.document_id):
-                ranges = list(group)
-                first = ranges[0]
-                if first.estimate:
-                    content = number_of(asked_content(first.version, first.wanted))
-                else:
-                    content = number_of(
-                        counted_content(first.version, (page for part in ranges for page in part.pages))
-                    )
-                known[document] = content
-                for claim in name_claims(first):
-                    known[_file_entry(claim.source, claim.relative)] = number_of(first.version)
-                for alias in first.aliases:
-                    known[document_id(None, relative=alias, version=first.version, source="")] = content
+        parts = (part for unit in units_of(workspace, generation) for part in unit.parts)
+        for document, group in groupby(parts, key=lambda part: part.document_id):
+            is_retry = generation.kind is not Kind.SOURCES
+            if is_retry and document not in unopened:
+                continue
+            ranges = list(group)
+            first = ranges[0]
+            if first.estimate:
+                content = number_of(asked_content(first.version, first.wanted))
+            else:
+                content = number_of(counted_content(first.version, (page for part in ranges for page in part.pages)))
+            if is_retry:
+                other = document_id(None, relative=first.relative, version=first.version, source="")
+                if known.get(other) is None:
+                    known[other] = content
+                continue
+            known[document] = content
+            if first.reason is not None:
+                unopened.add(document)
+            for claim in name_claims(first):
+                known[_file_entry(claim.source, claim.relative)] = number_of(first.version)
+            for alias in first.aliases:
+                known[document_id(None, relative=alias, version=first.version, source="")] = content
     return known
+
+
+def planned_among(workspace: Workspace, found: Iterable[Generation], ids: Set[str]) -> set[str]:
+    """Return those of the documents that are in a plan."""
+    units = (
+        unit for generation in found if generation.kind is Kind.SOURCES for unit in units_of(workspace, generation)
+    )
+    return {part.document_id for unit in units for part in unit.parts} & ids
 
 
 def _file_entry(source: str, relative: str) -> str:

@@ -34,7 +34,7 @@ from llm_ocr.workspace.generations import (
 )
 from llm_ocr.workspace.items import whole_documents
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT
-from llm_ocr.workspace.plan import SMALL_PLAN
+from llm_ocr.workspace.plan import SMALL_PLAN, planned_among
 from llm_ocr.workspace.planned import PlannedDocument, place_of
 from llm_ocr.workspace.publish import Marker, attempt_id, iter_markers, publish, read_data, standing_marker
 from llm_ocr.workspace.published import published_figures
@@ -220,7 +220,7 @@ async def plan_retry(
             return None
         state = await asyncio.to_thread(_chosen_now, workspace, key, found, selection, own)
         begin = found[-1].next_index if found else 0
-        pieces, next_index = await _pieces(state, reopen, begin)
+        pieces, next_index = await _pieces(workspace, found, state, reopen, begin)
         if not pieces:
             return None
         least = least_per_unit or pages_per_unit
@@ -337,12 +337,18 @@ def _units_with_items(workspace: Workspace, found: Iterable[Generation]) -> Iter
             yield from ((item, unit) for unit in group)
 
 
-async def _pieces(state: _State, reopen: Reopen, begin: int) -> tuple[list[Piece], int]:
-    """Return the pieces to read again, by dataset index, and the next free index."""
+async def _pieces(
+    workspace: Workspace, found: Sequence[Generation], state: _State, reopen: Reopen, begin: int
+) -> tuple[list[Piece], int]:
+    """Return the pieces to read again, by dataset index, and the next free index.
+
+    A document that can be opened now is left out if a later plan has it as it is now: its pages would be twice there.
+    """
     by_document: dict[str, list[_Chosen]] = {}
     for chosen in sorted(state.chosen.values(), key=lambda chosen: chosen.index):
         by_document.setdefault(chosen.part.document_id, []).append(chosen)
     pieces: list[Piece] = []
+    opened: list[tuple[str, DocumentPart, str]] = []  # with the id that a plan would give the document
     for group in by_document.values():
         first = group[0]
         part = replace(first.part, estimate=0, wanted=ALL_PAGES, again=False)
@@ -354,10 +360,9 @@ async def _pieces(state: _State, reopen: Reopen, begin: int) -> tuple[list[Piece
             pieces.append(Piece(replace(part, pages=pages), indices, reasons, repeats))
             continue
         document = await reopen(first.part)
-        rows = len(document.pages)
-        if document.reason is not None or not rows:
+        if document.reason is not None or not document.pages:
             continue
-        opened = replace(
+        part = replace(
             part,
             source=document.source,
             version=document.version,
@@ -367,8 +372,15 @@ async def _pieces(state: _State, reopen: Reopen, begin: int) -> tuple[list[Piece
             detail="",
             again=first.part.again,
         )
-        pieces.append(Piece(opened, range(begin, begin + rows), [first.reason] + [""] * (rows - 1)))
-        begin += rows
+        name = codec.document_id(None, relative=part.relative, version=part.version, source="")
+        opened.append((name, part, first.reason))
+    others = {name for name, part, _ in opened if name != part.document_id}
+    planned = await asyncio.to_thread(planned_among, workspace, found, others) if others else set()
+    for name, part, reason in opened:
+        if name not in planned:
+            rows = len(part.pages)
+            pieces.append(Piece(part, range(begin, begin + rows), [reason] + [""] * (rows - 1)))
+            begin += rows
     return sorted(pieces, key=lambda piece: piece.indices[0]), begin
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import bad_documents as bad
 import pytest
-from running import FRUGAL, cli, dataset_rows, published, said, status_of
+from running import FRUGAL, FRUGALLY, cli, dataset_rows, published, said, status_of
 
 import llm_ocr
 from llm_ocr.types import Status
@@ -116,3 +116,20 @@ def test_a_retried_password_is_asked_for_again_and_never_stored(tmp_path):
     assert again.returncode == 0, said(again)
     assert status_of(tmp_path / "out")["pages"] == {"expected": 2, "ok": 2, "degraded": 0, "failed": 0}
     assert SECRET not in everything_written(tmp_path / "out")
+
+
+@pytest.mark.parametrize("plans_first", [True, False])
+def test_a_file_that_was_mended_is_published_once(tmp_path, plans_first):
+    source = tmp_path / "in" / "a.pdf"
+    source.parent.mkdir()
+    options = {"workspace": tmp_path / "w", **FRUGALLY}
+    whole = bad.text_pdf(["The library has tall windows."], ["The river is wide."])
+    source.write_bytes(whole[:200])
+    assert llm_ocr.run(source.parent, **options).status.pages.failed == 1
+    source.write_bytes(whole)
+    if plans_first:
+        llm_ocr.run(source.parent, **options)
+    llm_ocr.retry_failed(workspace=tmp_path / "w")
+    llm_ocr.run(**options)
+    texts = [page.markdown.strip() for page in llm_ocr.run(source.parent, **options).pages()]
+    assert [text for text in texts if text] == ["The library has tall windows.", "The river is wide."]

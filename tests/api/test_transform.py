@@ -32,6 +32,17 @@ def test_the_stages_behind_take_the_new_rows(extracted):
     assert all(text.strip() in row["document_markdown"] for row, text in zip(plain, before, strict=True))
 
 
+def test_each_stage_has_descriptions_of_its_own(extracted):
+    figures = sum(len(page.figures) for page in llm_ocr.open(extracted).pages())
+    described = {}
+    for stage, change in {"bare": lambda page: replace(page, figures=()), "whole": lambda page: page}.items():
+        llm_ocr.transform(change, workspace=extracted, stage=stage)
+        llm_ocr.describe(workspace=extracted, pages_from=stage, **EMBEDDED)
+        described[stage] = llm_ocr.assemble(workspace=extracted, pages_from=stage).status.figures.expected
+    assert described == {"bare": 0, "whole": figures}
+    assert figures
+
+
 def test_it_is_done_once_and_again_for_another_version(extracted):
     calls = []
 
