@@ -3,13 +3,12 @@
 import contextlib
 import ctypes
 import functools
-import itertools
 import math
 import pkgutil
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import pypdfium2
 import pypdfium2.raw as pdfium
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 
 #: Limit of a page's characters, above which its text is skipped: maps have 40,000, which take 0.1 s.
 _MOST_CHARACTERS = 25_000
-#: Objects of a page by which a flattened page is compared.
-_MOST_PLACES = 500
 #: Letters of scripts for which pdfium has no font of its own.
 _NO_LATIN = re.compile(r"[\u0370-\u1dff\u2e80-\ufaff\ufe30-\uffef]")
 #: Range of brightness (of 255) of a part of a picture without text, and highest color value of dark text.
@@ -554,14 +551,14 @@ class PdfFile:
             self._flattened = self._with_forms()
         if number not in self._is_whole:
             before, after = _flatten(self._flattened, number - 1)
-            self._is_whole[number] = after.has(before)
+            self._is_whole[number] = after.continues(before)
         if self._is_whole[number]:
             with contextlib.closing(self._flattened[number - 1]) as flat:
                 yield flat
             return
         with contextlib.closing(self._with_forms()) as whole, pypdfium2.PdfDocument.new() as copy:
             with contextlib.closing(whole[number - 1]) as unchanged, contextlib.suppress(pypdfium2.PdfiumError):
-                _load_values(unchanged)
+                _draw_notes(unchanged)
                 copy.import_pages(whole, [number - 1])
             if len(copy):  # a damaged page stays without its values
                 _flatten(copy, 0)
@@ -574,40 +571,41 @@ class PdfFile:
         return opened
 
 
-def _load_values(page: pypdfium2.PdfPage) -> None:
+def _draw_notes(page: pypdfium2.PdfPage) -> None:
     """Let pdfium make the appearances of free-text notes without one."""
     if has_bare_notes(page):
         page.render(scale=1 / max(1.0, *page.get_size()))
 
 
 class _Drawn(NamedTuple):
-    """Text of a page without spaces, and where its first texts, images, and forms lie."""
+    """Text of a page without spaces, and the boxes of its texts and images, in drawing order."""
 
-    text: str
-    places: list[tuple[float, float, float, float]]
+    letters: str
+    texts: list[Box]
+    images: list[Box]
 
-    def has(self, before: "_Drawn") -> bool:
-        """Return whether all that was drawn before is at its place."""
-        return self.text.startswith(before.text) and self.places[: len(before.places)] == before.places
+    @classmethod
+    def of(cls, page: pypdfium2.PdfPage) -> Self:
+        """Return what a page draws."""
+        objects = page_objects(page, page_frame(page), paths=False)
+        boxes = [[placed.box for placed in found] for found in (objects.texts_at, objects.images_at)]
+        with contextlib.closing(page.get_textpage()) as text_page:
+            has_few = text_page.count_chars() <= _MOST_CHARACTERS
+            return cls("".join(text_page.get_text_range().split()) if has_few else "", *boxes)
 
-
-def _drawn(page: pypdfium2.PdfPage) -> _Drawn:
-    kinds = [pdfium.FPDF_PAGEOBJ_TEXT, pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_FORM]
-    objects = itertools.islice(page.get_objects(kinds, max_depth=1), _MOST_PLACES)
-    places = [found.get_bounds() for found in objects]
-    with contextlib.closing(page.get_textpage()) as text_page:
-        few = text_page.count_chars() <= _MOST_CHARACTERS
-        return _Drawn("".join(text_page.get_text_range().split()) if few else "", places)
+    def continues(self, before: "_Drawn") -> bool:
+        """Return whether all that was drawn before is drawn first, at the same places."""
+        return all(found[: len(first)] == first for found, first in zip(self, before, strict=True))
 
 
 def _flatten(document: pypdfium2.PdfDocument, index: int) -> tuple[_Drawn, _Drawn]:
     """Make the annotations of a page part of its content, and return what the page drew before, and what after."""
     with contextlib.closing(document[index]) as page:
-        _load_values(page)
-        before = _drawn(page)
+        _draw_notes(page)
+        before = _Drawn.of(page)
         pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY)
     with contextlib.closing(document[index]) as page:
-        return before, _drawn(page)
+        return before, _Drawn.of(page)
 
 
 def _scale(width: float, height: float, size: int) -> float:

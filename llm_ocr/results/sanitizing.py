@@ -30,8 +30,9 @@ TAGS = frozenset(
         *("h1", "h2", "h3", "h4", "h5", "h6"),
     ]
 )
-#: Levels of nested lists and quotes that are parsed; a list takes two. Renderers drop the text of deeper ones.
-DEEPEST = 100
+#: Levels of nested lists and quotes that are parsed; a list takes two. Text of deeper ones is left out. The time for
+#: unclosed brackets grows with it: 3 s for 40,000, and 1.3 s with the 20 of CommonMark presets.
+DEEPEST = 50
 _ATTRIBUTE = re.compile(
     r"""\s(colspan|rowspan|align)\s*=\s*["']?(\d{1,4}|left|center|right)(?=["'\s/]|$)""", re.IGNORECASE
 )

@@ -289,6 +289,7 @@ async def _planned(
             selection=selection,
             repair=repair,
             check=check,
+            say=job.progress.say,
         )
 
 

@@ -245,17 +245,17 @@ def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mappin
 def known_documents(workspace: Workspace, found: Iterable[Generation]) -> DiskDict:
     """Return the contents of all planned documents by id, including the ids that their aliases would have.
 
-    A document that could not be opened and was read by a retry has two ids: a retry keeps the first one, and a later
-    plan would give it one by its content.
+    A document that could not be opened, and was read by a retry, keeps its id. The id that a plan would give it now is
+    included.
     """
     known = DiskDict()
     unopened: set[str] = set()
     for generation in found:
+        is_retry = generation.kind is Kind.RETRY
+        if is_retry and not unopened:
+            continue
         parts = (part for unit in units_of(workspace, generation) for part in unit.parts)
         for document, group in groupby(parts, key=lambda part: part.document_id):
-            is_retry = generation.kind is not Kind.SOURCES
-            if is_retry and document not in unopened:
-                continue
             ranges = list(group)
             first = ranges[0]
             if first.estimate:
@@ -263,12 +263,11 @@ def known_documents(workspace: Workspace, found: Iterable[Generation]) -> DiskDi
             else:
                 content = number_of(counted_content(first.version, (page for part in ranges for page in part.pages)))
             if is_retry:
-                other = document_id(None, relative=first.relative, version=first.version, source="")
-                if known.get(other) is None:
-                    known[other] = content
+                if document in unopened and known.get(now := id_by_content(first)) is None:
+                    known[now] = content
                 continue
             known[document] = content
-            if first.reason is not None:
+            if first.reason is not None and document == id_by_content(first):  # no id of a manifest
                 unopened.add(document)
             for claim in name_claims(first):
                 known[_file_entry(claim.source, claim.relative)] = number_of(first.version)
@@ -277,12 +276,16 @@ def known_documents(workspace: Workspace, found: Iterable[Generation]) -> DiskDi
     return known
 
 
+def id_by_content(part: DocumentPart) -> str:
+    """Return the id of a document whose manifest, if any, gives none."""
+    return document_id(None, relative=part.relative, version=part.version, source=part.source)
+
+
 def planned_among(workspace: Workspace, found: Iterable[Generation], ids: Set[str]) -> set[str]:
-    """Return those of the documents that are in a plan."""
-    units = (
-        unit for generation in found if generation.kind is Kind.SOURCES for unit in units_of(workspace, generation)
-    )
-    return {part.document_id for unit in units for part in unit.parts} & ids
+    """Return those of the ids that documents of a plan have."""
+    plans = (generation for generation in found if generation.kind is Kind.SOURCES)
+    parts = (part for generation in plans for unit in units_of(workspace, generation) for part in unit.parts)
+    return {part.document_id for part in parts if part.document_id in ids}
 
 
 def _file_entry(source: str, relative: str) -> str:

@@ -34,7 +34,7 @@ from llm_ocr.workspace.generations import (
 )
 from llm_ocr.workspace.items import whole_documents
 from llm_ocr.workspace.keys import DESCRIBE, EXTRACT
-from llm_ocr.workspace.plan import SMALL_PLAN, planned_among
+from llm_ocr.workspace.plan import SMALL_PLAN, id_by_content, planned_among
 from llm_ocr.workspace.planned import PlannedDocument, place_of
 from llm_ocr.workspace.publish import Marker, attempt_id, iter_markers, publish, read_data, standing_marker
 from llm_ocr.workspace.published import published_figures
@@ -189,6 +189,7 @@ async def plan_retry(
     selection: Selection = Selection(),
     repair: Repair | None = None,
     check: Callable[[], Awaitable[None]] | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Generation | None:
     """Write a generation with all pages whose effective row under Extract's `key` is in the selection.
 
@@ -206,6 +207,7 @@ async def plan_retry(
         selection: the pages.
         repair: settings with which the pages are read; None for the workspace's.
         check: is called before the generation is written, and raises if its pages cannot be read.
+        say: receives a message for each document that is left out.
 
     Returns:
         The generation, or None if there is nothing to read again, or if the launch of the repair has planned it.
@@ -220,7 +222,7 @@ async def plan_retry(
             return None
         state = await asyncio.to_thread(_chosen_now, workspace, key, found, selection, own)
         begin = found[-1].next_index if found else 0
-        pieces, next_index = await _pieces(workspace, found, state, reopen, begin)
+        pieces, next_index = await _pieces(workspace, found, state, reopen, begin, say)
         if not pieces:
             return None
         least = least_per_unit or pages_per_unit
@@ -338,17 +340,23 @@ def _units_with_items(workspace: Workspace, found: Iterable[Generation]) -> Iter
 
 
 async def _pieces(
-    workspace: Workspace, found: Sequence[Generation], state: _State, reopen: Reopen, begin: int
+    workspace: Workspace,
+    found: Sequence[Generation],
+    state: _State,
+    reopen: Reopen,
+    begin: int,
+    say: Callable[[str], None],
 ) -> tuple[list[Piece], int]:
     """Return the pieces to read again, by dataset index, and the next free index.
 
-    A document that can be opened now is left out if a later plan has it as it is now: its pages would be twice there.
+    A document that can be opened now is left out if a later plan has the file as it is now. Its pages would be
+    published twice.
     """
     by_document: dict[str, list[_Chosen]] = {}
     for chosen in sorted(state.chosen.values(), key=lambda chosen: chosen.index):
         by_document.setdefault(chosen.part.document_id, []).append(chosen)
     pieces: list[Piece] = []
-    opened: list[tuple[str, DocumentPart, str]] = []  # with the id that a plan would give the document
+    opened: list[tuple[str, DocumentPart, str]] = []  # with the id that a plan would give the document, and the reason
     for group in by_document.values():
         first = group[0]
         part = replace(first.part, estimate=0, wanted=ALL_PAGES, again=False)
@@ -372,15 +380,17 @@ async def _pieces(
             detail="",
             again=first.part.again,
         )
-        name = codec.document_id(None, relative=part.relative, version=part.version, source="")
-        opened.append((name, part, first.reason))
+        has_manifest_id = part.document_id != id_by_content(first.part)
+        opened.append((part.document_id if has_manifest_id else id_by_content(part), part, first.reason))
     others = {name for name, part, _ in opened if name != part.document_id}
     planned = await asyncio.to_thread(planned_among, workspace, found, others) if others else set()
     for name, part, reason in opened:
-        if name not in planned:
-            rows = len(part.pages)
-            pieces.append(Piece(part, range(begin, begin + rows), [reason] + [""] * (rows - 1)))
-            begin += rows
+        if name in planned:
+            say(f"{shown(part.source)} is not read again: the plan has the new file. Its older row stays failed.")
+            continue
+        rows = len(part.pages)
+        pieces.append(Piece(part, range(begin, begin + rows), [reason] + [""] * (rows - 1)))
+        begin += rows
     return sorted(pieces, key=lambda piece: piece.indices[0]), begin
 
 

@@ -119,7 +119,7 @@ def test_a_retried_password_is_asked_for_again_and_never_stored(tmp_path):
 
 
 @pytest.mark.parametrize("plans_first", [True, False])
-def test_a_file_that_was_mended_is_published_once(tmp_path, plans_first):
+def test_a_replaced_file_is_published_once(tmp_path, plans_first):
     source = tmp_path / "in" / "a.pdf"
     source.parent.mkdir()
     options = {"workspace": tmp_path / "w", **FRUGALLY}
@@ -133,3 +133,18 @@ def test_a_file_that_was_mended_is_published_once(tmp_path, plans_first):
     llm_ocr.run(**options)
     texts = [page.markdown.strip() for page in llm_ocr.run(source.parent, **options).pages()]
     assert [text for text in texts if text] == ["The library has tall windows.", "The river is wide."]
+
+
+def test_a_replaced_file_is_read_under_its_manifest_id(tmp_path):
+    source, manifest = tmp_path / "in" / "a.pdf", tmp_path / "list.jsonl"
+    source.parent.mkdir()
+    options = {"workspace": tmp_path / "w", **FRUGALLY}
+    whole = bad.text_pdf(["The library has tall windows."])
+    source.write_bytes(whole[:200])
+    manifest.write_text('{"id": "invoice-1", "pdf_path": "in/a.pdf"}\n')
+    llm_ocr.run(manifest, **options)
+    source.write_bytes(whole)
+    llm_ocr.run(source, **options)
+    llm_ocr.retry_failed(workspace=tmp_path / "w")
+    pages = llm_ocr.run(**options).pages()
+    assert sorted(page.document_id == "invoice-1" for page in pages if page.markdown) == [False, True]

@@ -232,6 +232,7 @@ async def export_originals(
     make: Callable[[Originals, Document], Coroutine[Any, Any, list[File]]],
     opened: Callable[[str], str],
     unit: str = "documents",
+    version: int = 1,
 ) -> Exported:
     """Write the files of a format that opens the sources of documents again; errors as in `export_files`.
 
@@ -244,6 +245,7 @@ async def export_originals(
         make: Returns the files of a document.
         opened: Returns how to open the result at a URL.
         unit: Name of a record.
+        version: Version of the format; see `Form`.
     """
     loop = asyncio.get_running_loop()
     async with Originals(job) as originals:
@@ -270,4 +272,4 @@ async def export_originals(
                 for started in waiting:
                     started[1].cancel()
 
-        return await export_files(job, Form(name, 1, write, opened, unit=unit, pages=_PAGES))
+        return await export_files(job, Form(name, version, write, opened, unit=unit, pages=_PAGES))

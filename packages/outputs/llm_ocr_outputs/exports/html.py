@@ -67,7 +67,7 @@ async def export_html(job: ExportJob) -> Exported:
                 for place, copy in enumerate(document.names):
                     yield File(f"{FOLDER}/{copy}.html", html, records=int(place == 0))
 
-    return await export_files(job, Form("html", 1, write, lambda url: f"the .html files in {url}/{FOLDER}"))
+    return await export_files(job, Form("html", 2, write, lambda url: f"the .html files in {url}/{FOLDER}"))
 
 
 def document_html(document: Document, images: Mapping[str, bytes]) -> str:

@@ -49,8 +49,8 @@ _HYPHENATED = "\u0590"
 async def export_pdf(job: ExportJob) -> Exported:
     """Write a PDF for each document: its own pages, with an invisible text layer. Errors as in `export_files`.
 
-    Pages with visible, true text get the lines that it lacks. Pages without such lines are unchanged, as are pages
-    without a row and pages that failed. A document whose
+    Pages with visible, true text get the lines that it lacks. Pages without such lines, without a row, or that failed
+    are unchanged. A document whose
     source is gone, has changed, or cannot be opened is listed in `failed-documents.jsonl`.
 
     Raises:
@@ -64,4 +64,4 @@ async def export_pdf(job: ExportJob) -> Exported:
         data = bytes((await originals.work("write", document.part, {"pages": texts}))["pdf"])
         return [File(pdf_file(name), data, records=int(place == 0)) for place, name in enumerate(document.names)]
 
-    return await export_originals(job, "pdf", made, "ls {}".format)
+    return await export_originals(job, "pdf", made, "ls {}".format, version=2)
