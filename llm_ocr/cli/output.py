@@ -7,11 +7,15 @@ not an error.
 import json
 import os
 import re
+import shlex
 import sys
-from collections.abc import Sequence
-from typing import Any, TextIO
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
 from llm_ocr.config.environment import leave_error
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 # Direction marks, zero-width characters, and line separators. All of them change the appearance of a line.
@@ -47,10 +51,21 @@ def write_line(text: str, stream: TextIO | None = None) -> None:
 _NAMED = re.compile(r"(?<!`)`([a-z][a-z0-9_]*)(?:=([^`\n]*))?`(?!`)")
 
 
+#: Workspace of this process's command as written in messages, and the flags that its store needs beside the URL.
+_workspace = ("", "")
+
+
+def repeat_flags(workspace: str, flags: str) -> None:
+    """Let the commands in messages repeat `flags` after `-w` and this workspace; empty for none."""
+    global _workspace
+    _workspace = (workspace, flags)
+
+
 def with_flags(text: str) -> str:
     """Return a message with its settings as flags: `` `layout_first=never` `` becomes `--layout-first never`.
 
     A switch that is off (`` `page_markers=False` ``) becomes `--no-page-markers`. Other texts in backticks stay.
+    Printed commands for the workspace of this command get the flags that it was reached with (`repeat_flags`).
     """
 
     def typed(match: re.Match[str]) -> str:
@@ -68,7 +83,24 @@ def with_flags(text: str) -> str:
             return setting.flag
         return f"{setting.flag}{'=' if value.startswith('-') else ' '}{value}"
 
-    return _NAMED.sub(typed, text)
+    text = _NAMED.sub(typed, text)
+    workspace, flags = _workspace
+    if flags:
+        named = rf"( -w ['\"]?{re.escape(workspace.rstrip('/'))}/?['\"]?)(?=[\s.,;:)`]|$)(?!{re.escape(flags)})"
+        text = re.sub(named, lambda match: match[1] + flags, text)
+    return text
+
+
+def as_flags(settings: "BaseModel", names: Iterable[str]) -> str:
+    """Return the named settings that have a value, as flags with a space before each; lists repeat their flag."""
+    from llm_ocr.config.fields import settings_of
+
+    text, values = "", dict(settings)
+    for setting in (settings_of(type(settings))[name] for name in names):
+        value = values[setting.name]
+        for item in value if setting.many else [value] if value else []:
+            text += f" {setting.flag} {shlex.quote(str(item))}"
+    return text
 
 
 def write_json(value: Any) -> None:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, TextIO
 from urllib.parse import quote
 
 from llm_ocr.cli import outcome
-from llm_ocr.cli.output import write, write_line
+from llm_ocr.cli.output import as_flags, write, write_line
 from llm_ocr.cli.progress import NOUNS, shown_progress
 from llm_ocr.cli.progress import outcome as shown_outcome
+from llm_ocr.config.fields import command_models, settings_of
 from llm_ocr.config.groups import OutcomeSettings
 from llm_ocr.config.models import (
     AssemblyCommand,
-    ExtractSettings,
     FieldsSettings,
     PipelineCommand,
     PlanOnlySettings,
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Next command after each command.
 _NEXT = {"plan": "extract", "retry-failed": "run", "repair": "run", "extract": "describe", "describe": "assemble"}
+#: Settings that the next command needs as well, because a workspace stores neither servers nor access to documents.
+_REPEATED = ("server_url", "server_key_file", "source_profile", "source_endpoint", "source_region")
 
 
 def run_stage(command: str, settings: PipelineCommand) -> int:
@@ -80,7 +82,7 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
     if not isinstance(settings, OutcomeSettings):  # plan and retry-failed
         planned = run.status
         extract = planned.stages["extract"]
-        text = f"{plural(extract.total - extract.done, 'unit')} to read again"
+        text = f"{plural(extract.total - extract.done, 'unit')} to read"
         figures = planned.figures.expected - planned.figures.ended if command == "retry-failed" else 0
         if command == "plan":
             text = outcome.plan_line(planned)
@@ -88,7 +90,7 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
             text += ", and figures to describe again"
             if extract.finished:
                 text += f". Next: llm-ocr describe -w {shlex.quote(settings.workspace)}, with the model of the others"
-        write_line(text if extract.finished else f"{text}. {_next(command, settings)}", out)
+        write_line(text if extract.finished else f"{text}. {_next(_NEXT[command], settings)}", out)
         return 0
     status = run.known_status
     if not settings.quiet and kept:
@@ -104,7 +106,8 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         elif repaired is not None and not repaired.stages["extract"].finished:
             lines = []  # the progress has named the command that reads the rest
         else:
-            lines = [_next(command, settings)]
+            unfinished = status is not None and command in status.stages and not status.stages[command].finished
+            lines = [_next(command if unfinished else _NEXT[command], settings)]
         for line in lines:
             write_line(line, out)
     if status is None:  # one of many workers, which knows what it has done itself
@@ -144,13 +147,15 @@ def _results(settings: AssemblyCommand | RepairSettings, status: "RunStatus | No
 
 
 def _next(command: str, settings: PipelineCommand) -> str:
-    servers = settings.server_url if isinstance(settings, ExtractSettings) else ()  # a workspace does not store servers
-    named = "".join(f" --server-url {shlex.quote(url)}" for url in servers)
-    planned = settings if isinstance(settings, PlanSettings | RetrySettings) and command != "extract" else None
-    if planned is not None and (planned.password or planned.password_file):  # nor passwords
+    """Return the line with the command that follows; it repeats what a workspace does not store."""
+    following = settings_of(command_models()[command])
+    given = [name for name in _REPEATED if name in type(settings).model_fields and name in following]
+    named = as_flags(settings, given)
+    planned = settings if isinstance(settings, PlanSettings | RetrySettings) and "password_file" in following else None
+    if planned is not None and (planned.password or planned.password_file):
         file = shlex.quote(str(planned.password_file)) if planned.password_file else "FILE"
         named += f" --password-file {file} (passwords are not stored)"
-    return f"Next: llm-ocr {_NEXT[command]} -w {shlex.quote(settings.workspace)}{named}"
+    return f"Next: llm-ocr {command} -w {shlex.quote(settings.workspace)}{named}"
 
 
 def _print_documents(run: "Run", settings: RunSettings, *, kept: bool) -> int:

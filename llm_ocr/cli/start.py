@@ -19,7 +19,17 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel, SecretStr
 
-from llm_ocr.cli.output import aligned, harmless, json_text, one_line, with_flags, write, write_line
+from llm_ocr.cli.output import (
+    aligned,
+    as_flags,
+    harmless,
+    json_text,
+    one_line,
+    repeat_flags,
+    with_flags,
+    write,
+    write_line,
+)
 from llm_ocr.config.commands import CORE
 from llm_ocr.config.environment import environment
 from llm_ocr.config.fields import Setting, command_models, groups_of, settings_of
@@ -46,6 +56,9 @@ def start(command: Command, arguments: Sequence[str]) -> int:
     )
     loaded = look()
     settings = loaded.settings
+    if isinstance(settings, WorkspaceSettings):
+        reached = as_flags(settings, ("workspace_profile", "workspace_endpoint", "workspace_region"))
+        repeat_flags(settings.workspace, reached)
     if command.remembers and isinstance(settings, WorkspaceSettings):
         if isinstance(settings, FollowSettings) and settings.follow and not flags.show_settings:
             from llm_ocr.stages.sharing import await_workspace

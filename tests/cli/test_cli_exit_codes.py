@@ -165,16 +165,38 @@ def test_a_reader_that_goes_away_is_no_error(llm_ocr):
 def test_other_stages_say_what_comes_next(llm_ocr):
     plan = llm_ocr("plan", "a.pdf", "-w", "w", stub={})
     assert plan.stdout == "2 documents, 10 pages, 1 unit. Next: llm-ocr extract -w w\n"
-    extract = llm_ocr("extract", "-w", "w", "--engine", "embedded", stub={})
+    read = {"units": [1, 1]}
+    extract = llm_ocr("extract", "-w", "w", "--engine", "embedded", stub=read)
     assert extract.stdout == "Next: llm-ocr describe -w w\n10 ok\n"
     url = "http://127.0.0.1:8000/v1"
-    elsewhere = llm_ocr("extract", "-w", "w", "--server-url", url, stub={})
+    elsewhere = llm_ocr("extract", "-w", "w", "--server-url", url, stub=read)
     assert elsewhere.stdout == f"Next: llm-ocr describe -w w --server-url {url}\n10 ok\n"
-    assert llm_ocr("describe", "-w", "w", stub={}).stdout == "Next: llm-ocr assemble -w w\n4 figures: 4 ok\n"
+    assert llm_ocr("describe", "-w", "w", stub=read).stdout == "Next: llm-ocr assemble -w w\n4 figures: 4 ok\n"
     retry = llm_ocr("retry-failed", "-w", "w", stub={})
-    assert retry.stdout == "1 unit to read again. Next: llm-ocr run -w w\n"
+    assert retry.stdout == "1 unit to read. Next: llm-ocr run -w w\n"
     nothing = llm_ocr("retry-failed", "-w", "w", stub={"units": [3, 3]})
-    assert nothing.stdout == "0 units to read again\n"
+    assert nothing.stdout == "0 units to read\n"
+
+
+def test_an_unfinished_stage_comes_next_with_its_server(llm_ocr):
+    server = ("--server-url", "http://127.0.0.1:8000/v1", "--server-key-file", "a key")
+    part = llm_ocr("extract", "-w", "w", *server, "--shard-count", "2", stub={"units": [1, 2]})
+    again = "Next: llm-ocr extract -w w --server-url http://127.0.0.1:8000/v1 --server-key-file 'a key'"
+    assert part.stdout.splitlines()[0] == again
+    assert llm_ocr("describe", "-w", "w", stub={"units": [1, 2]}).stdout.startswith("Next: llm-ocr describe -w w\n")
+    repaired = llm_ocr("repair", "-w", "w", "--server-url", server[1], stub={"units": [1, 1]})
+    assert f"llm-ocr run -w w --server-url {server[1]}\n" in repaired.stdout
+
+
+def test_printed_commands_reach_the_store_as_this_one_did(llm_ocr):
+    reached = ("--workspace-endpoint", "http://127.0.0.1:9000", "--workspace-region", "eu-west-1")
+    stub = {"pages": [10, 8, 0, 2]}
+    documents = ("--source-endpoint", "http://127.0.0.1:9001")
+    plan = llm_ocr("plan", "a.pdf", "-w", "s3://b/w/", *reached, *documents, stub=stub)
+    assert plan.stdout.endswith(f"Next: llm-ocr extract -w s3://b/w/ {' '.join((*reached, *documents))}\n")
+    run = llm_ocr("run", "a.pdf", "-w", "s3://b/w", *reached, stub=stub)
+    assert f"Retry: llm-ocr retry-failed -w s3://b/w {' '.join(reached)}" in run.stdout
+    assert "--workspace" not in llm_ocr("run", "a.pdf", "-w", "w", stub=stub).stdout
 
 
 def test_clean_lists_what_it_removes_as_its_result(llm_ocr):
