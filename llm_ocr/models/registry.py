@@ -184,7 +184,7 @@ def _known_in(word: str, profiles: Sequence[Profile]) -> str:
         if last and last == model:
             return profile.name
         for name in (_normal(profile.name), model):
-            if re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9]){version}", word):
+            if name in word and re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9]){version}", word):
                 held.append((len(name), profile.name))
     return max(held)[1]
 
