@@ -1,8 +1,8 @@
 """Hide text of a PDF that its page contradicts, from all readers.
 
-Covered text: the page draws over it, such as a white box and a new amount, or a photo. The picture has ink at such a
-place, so it does not show that the text is hidden. The page is drawn again without the text: hidden text changes no
-pixel.
+Covered text: the page draws over it, such as a white box and a new amount, a black bar with a label, or a photo. The
+picture has ink at such a place, so it does not show that the text is hidden. The page is drawn again without the text:
+hidden text changes no pixel.
 
 Marked text: its `/ActualText`, which pdfium reads in place of the glyphs, contradicts them, such as an amount that a
 reader does not see. Most of it agrees with them, or says what the font does not: the letters of a ligature, or a soft
@@ -11,6 +11,7 @@ hyphen. The names of the glyphs count if both are numbers or letters that differ
 
 import contextlib
 import ctypes
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,11 @@ from llm_ocr.types import SCAN, Box
 
 #: Limits of the text objects that are compared with each other, and of the pairs.
 _MOST_TEXTS, _MOST_PAIRS = 20_000, 200
+#: Limit of the comparisons of texts with bars.
+_MOST_COMPARED = 5_000_000
+#: Least share of a text's height that a bar covers, and least height of the bar in heights of the text: a bar that is
+#: no higher may be a letter that is drawn again as a shape. Least width of the bar in heights of the text.
+_HIGH, _HIGHER, _WIDE = 0.9, 1.05, 0.5
 #: Part of the height of a text that counts: lines that follow each other closely overlap above and below.
 _BAND = (0.35, 0.7)
 #: Least share of a text's band that another text covers, and of a text that a picture covers.
@@ -56,12 +62,13 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
     ]
     found = _pairs(frame, [texts[at].box for at in above]) if 1 < len(above) <= _MOST_TEXTS else []
     pairs = [(above[one], above[other], place) for one, other, place in found]
-    if not (below or pairs):
+    barred = _barred(texts, above, objects.bars)
+    if not (below or pairs or barred):
         return
-    words = _texts_of(page, texts, {*below, *(at for one, other, _ in pairs for at in (one, other))})
+    words = _texts_of(page, texts, {*below, *barred, *(at for one, other, _ in pairs for at in (one, other))})
     # The same words twice look bold.
     pairs = [pair for pair in pairs if not (words[pair[0]] in words[pair[1]] or words[pair[1]] in words[pair[0]])]
-    lower: dict[int, list[Box]] = {at: [] for at in below}
+    lower: dict[int, list[Box]] = {at: [] for at in below} | barred
     for one, _, place in pairs:
         lower.setdefault(one, []).append(place)
     hidden = _hidden(page, frame, objects, lower, words)
@@ -70,6 +77,28 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
         if one not in hidden:
             upper.setdefault(other, []).append(place)
     _hidden(page, frame, objects, upper, words)
+
+
+def _barred(texts: Sequence[Placed], numbers: Sequence[int], bars: Sequence[Placed]) -> dict[int, list[Box]]:
+    """Return the places at which bars that are drawn later cover texts, by the texts' numbers."""
+    import numpy as np
+
+    found: dict[int, list[Box]] = {}
+    if not numbers or not bars:
+        return found
+    orders = np.array([texts[at].order for at in numbers], dtype=float)
+    x0, y0, x1, y1 = np.array([(box.x0, box.y0, box.x1, box.y1) for box in (texts[at].box for at in numbers)]).T
+    least = np.minimum(_HIGH * (x1 - x0), _WIDE * (y1 - y0))
+    for _, bar, order in bars[: _MOST_COMPARED // len(numbers)]:
+        near = (orders < order) & (_HIGHER * (y1 - y0) < bar.height) & (_WIDE * (y1 - y0) < bar.width)
+        near &= np.minimum(y1, bar.y1) - np.maximum(y0, bar.y0) > _HIGH * (y1 - y0)
+        near &= np.minimum(x1, bar.x1) - np.maximum(x0, bar.x0) > least
+        for at in np.flatnonzero(near).tolist():
+            box = texts[numbers[at]].box
+            place = Box(max(box.x0, bar.x0), max(box.y0, bar.y0), min(box.x1, bar.x1), min(box.y1, bar.y1))
+            found.setdefault(numbers[at], []).append(place)
+        orders[near & (bar.x0 <= x0) & (x1 <= bar.x1)] = np.inf  # covered as a whole: further bars add nothing
+    return found
 
 
 def _pairs(frame: Frame, boxes: Sequence[Box]) -> list[tuple[int, int, Box]]:
@@ -255,13 +284,14 @@ def _unnamed(page: pypdfium2.PdfPage) -> set[int]:
 
 def _texts_of(page: pypdfium2.PdfPage, texts: Sequence[Placed], numbers: set[int]) -> dict[int, str]:
     """Return the letters, digits, and signs of the text objects with these numbers."""
-    text_page, found = page.get_textpage(), {}
+    text_page, found = page.get_textpage(), dict.fromkeys(numbers, "")
+    wanted = {_address(texts[number].handle): number for number in numbers}
     try:
-        for number in numbers:
-            size = pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, None, 0)
-            buffer = (pdfium.FPDF_WCHAR * (size // 2 + 1))()
-            pdfium.FPDFTextObj_GetText(texts[number].handle, text_page, buffer, ctypes.sizeof(buffer))
-            found[number] = "".join(bytes(buffer).decode("utf-16-le", "replace").replace("\0", "").split())
+        for index in range(max(0, text_page.count_chars())):
+            number = wanted.get(_address(pdfium.FPDFText_GetTextObject(text_page, index)))
+            if number is not None:
+                found[number] += chr(min(pdfium.FPDFText_GetUnicode(text_page, index), sys.maxunicode))
     finally:
         text_page.close()
-    return found
+    whole = ((number, drawn.encode("utf-16-le", "surrogatepass")) for number, drawn in found.items())
+    return {number: "".join(drawn.decode("utf-16-le", "replace").replace("\0", "").split()) for number, drawn in whole}

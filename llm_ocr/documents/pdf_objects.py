@@ -96,7 +96,7 @@ Colour = tuple[int, int, int]
 
 
 class Placed(NamedTuple):
-    """Text object that is not drawn invisibly, or image. `box` in points as shown, `order` of drawing.
+    """Text object whose glyphs are drawn, image, or bar. `box` in points as shown, `order` of drawing.
 
     The handle is valid until the page is closed.
     """
@@ -127,7 +127,8 @@ class Objects:
     """Objects among the first `MAX_OBJECTS`. `largest_image`: bytes of the largest decoded image.
 
     `resolution`: pixels per point of the finest image that is no small detail. `texts`: visible text objects
-    above the largest image. `covered` and `named` are set by `hidden_text`.
+    above the largest image. `bars`: opaque rectangles and straight strokes after the first text. `covered` and `named`
+    are set by `hidden_text`.
     """
 
     rasters: list[Raster] = field(default_factory=list)
@@ -137,6 +138,7 @@ class Objects:
     texts: int = 0
     texts_at: list[Placed] = field(default_factory=list)
     images_at: list[Placed] = field(default_factory=list)
+    bars: list[Placed] = field(default_factory=list)
     covered: list[Covered] = field(default_factory=list)
     named: list[Named] = field(default_factory=list)
 
@@ -159,24 +161,34 @@ class Objects:
 def page_objects(page: pypdfium2.PdfPage, frame: Frame, *, paths: bool = True) -> Objects:
     """Return the images and visible paths on the page, clipped to the page, in drawing order.
 
-    Without `paths`, which are then skipped unread, it takes a third of the time.
+    Without `paths`, of which only bars are then read, it takes a third of the time.
     """
-    found = Objects()
+    found, examined = Objects(), 0
     for order, (handle, kind, where) in enumerate(islice(_walk(page, frame), MAX_OBJECTS)):
         if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
             if (box := _add_image(found, page, handle, where)) is not None:
                 found.images_at.append(Placed(handle, box, order))
         elif kind == pdfium.FPDF_PAGEOBJ_TEXT:
-            if pdfium.FPDFTextObj_GetTextRenderMode(handle) == pdfium.FPDF_TEXTRENDERMODE_INVISIBLE:
+            mode = pdfium.FPDFTextObj_GetTextRenderMode(handle)
+            if mode == pdfium.FPDF_TEXTRENDERMODE_INVISIBLE:
                 continue
             found.texts += found.texts <= _STAMP
-            if (box := _visible(handle, where, clip=False)) is not None:
+            # What is drawn after glyphs that only clip it shows them.
+            if mode != pdfium.FPDF_TEXTRENDERMODE_CLIP and (box := _visible(handle, where, clip=False)) is not None:
                 found.texts_at.append(Placed(handle, box, order))
+        elif kind == pdfium.FPDF_PAGEOBJ_PATH:
+            above = bool(found.texts_at) and examined < _MOST_EXAMINED
+            examined += above
+            may_hide = above and _may_hide(handle, where)
+            if not (paths or may_hide):
+                continue
+            path = _path(handle, where, with_slant=paths and len(found.paths) < _MOST_SLANTED)
+            if path is not None and paths:
+                found.paths.append(path)
+            if path is not None and may_hide and (path.fill or path.segments == 2):
+                found.bars.append(Placed(handle, path.box, order))
         elif not paths:
             continue
-        elif kind == pdfium.FPDF_PAGEOBJ_PATH:
-            if (path := _path(handle, where, with_slant=len(found.paths) < _MOST_SLANTED)) is not None:
-                found.paths.append(path)
         elif kind == pdfium.FPDF_PAGEOBJ_SHADING and (box := _visible(handle, where, clip=True)) is not None:
             found.paths.append(Path(box, None, (128, 128, 128), 1))
         if len(found.paths) >= MAX_PATHS:
@@ -250,6 +262,9 @@ _LEAST_SLANTED = 0.05
 #: Number of paths of a page, of any size, after which no slant is measured, and limit of a path's measured points: they
 #: bound the time to 0.1 s a page.
 _MOST_SLANTED, _MOST_POINTS = 500, 60
+#: Number of paths above texts that are examined as bars, which takes 0.1 s. Most segments of a rectangle, and largest
+#: width in points of a rule, which is thinner than letters.
+_MOST_EXAMINED, _SEGMENTS, _THIN = 10_000, 5, 3.0
 #: Least sine of the angle between a slanted stroke and both axes.
 _OFF_AXIS = 0.05
 
@@ -272,6 +287,14 @@ def _path(handle: _Handle, frame: Frame, *, with_slant: bool) -> Path | None:
     large = math.hypot(box.width, box.height) > _LEAST_SLANTED * max(frame.width, frame.height)
     slant = _slant(handle, frame, segments) if large and with_slant else 0.0
     return Path(box, stroke, fill, segments, slant)
+
+
+def _may_hide(handle: _Handle, frame: Frame) -> bool:
+    """Return whether a path is opaque, has few segments, and is no thin rule."""
+    if not 2 <= pdfium.FPDFPath_CountSegments(handle) <= _SEGMENTS or pdfium.FPDFPageObj_HasTransparency(handle):
+        return False
+    box = _visible(handle, frame, clip=False)
+    return box is not None and min(box.width, box.height) > _THIN
 
 
 def _slant(handle: _Handle, frame: Frame, segments: int) -> float:
