@@ -504,6 +504,8 @@ class Attempt:
     tries: tuple[Mapping[str, Any], ...] = ()  # all requests of this attempt, as JSON values; empty for a single one
     confidence: float | None = None  # share 0..1 of the words that OCR probably read right; None without OCR
     ocr: OcrText | None = None  # what OCR read, if asked: evidence for the text of another reader
+    #: Words of the text layer in whose place OCR read another text: relative box, word, and that text.
+    reread: tuple[tuple[Box, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,6 +208,7 @@ def attempt_to_wire(attempt: Attempt) -> dict[str, Any]:
         "image": image_to_wire(attempt.image) if attempt.image else None,
         "ink": _ink_to_wire(attempt.ink),
         "ocr": ocr_to_wire(attempt.ocr) if attempt.ocr else None,
+        "reread": [[word, text, *_rounded(box, 4)] for box, word, text in attempt.reread],
         "blocks": [block_to_wire(block) for block in attempt.blocks],
     }
 
@@ -227,6 +228,7 @@ def attempt_from_wire(wire: Mapping[str, Any], *, engine: str, seconds: float = 
         image=image_from_wire(wire["image"]) if wire["image"] else None,
         ink=InkMap(*wire["ink"]) if wire["ink"] else None,
         ocr=ocr_from_wire(wire["ocr"]) if wire["ocr"] else None,
+        reread=tuple((Box(*sides), word, text) for word, text, *sides in wire["reread"]),
         seconds=seconds,
     )
 

@@ -27,7 +27,7 @@ from llm_ocr.results.quality import (
 )
 from llm_ocr.results.quality.order import ASIDE, in_order, layer_order, matches_of, misplaced, skipped_lines, visits_of
 from llm_ocr.results.quality.tables import misplaced_rows, table_parts
-from llm_ocr.results.quality.text_layer import Chunk, chunks_of, is_true, texts_of
+from llm_ocr.results.quality.text_layer import Chunk, chunks_of, is_true, texts_of, with_reread
 from llm_ocr.types import Attempt, Block, Evidence, Ledger, Page, Quality, Reason, Span, Status, plural
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def score(page: Page, attempt: Attempt, verify: "Verify" = "layer") -> tuple[Qua
     """Return the quality and the ledger of an answer. Takes several milliseconds of CPU: not for the event loop."""
     from llm_ocr.results.ledger import account  # the stage's process, which needs the limits alone, does not load it
 
-    evidence = page.evidence or Evidence(None)
+    evidence = with_reread(page.evidence or Evidence(None), attempt)
     texts = texts_of(attempt.blocks)
     chunks = [chunk for entry in texts for chunk in entry.chunks]
     layer = is_true(evidence, attempt)

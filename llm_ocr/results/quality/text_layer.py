@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from operator import not_
 
@@ -371,6 +371,24 @@ def is_true(evidence: Evidence, attempt: Attempt) -> bool:
     step = -(-sum(len(text) for text, _ in evidence.lines) // _SAMPLE)
     some = tuple(Line(text, box, 0.0) for text, box in evidence.lines[::step])
     return not suspicious(PageContent(1.0, 1.0, some))
+
+
+def with_reread(evidence: Evidence, attempt: Attempt) -> Evidence:
+    """Return the evidence with the readings of OCR in place of the words whose fonts name other letters than shown."""
+    lines = list(evidence.lines)
+    for place, word, reading in attempt.reread:
+        across, down = place.centre
+        inside = (n for n, (_, box) in enumerate(lines) if box.x0 <= across <= box.x1 and box.y0 <= down <= box.y1)
+        if (number := next(inside, None)) is None:
+            lines.append((reading, place))
+            continue
+        # Only letters and digits: glyphs without a mapping are other characters, or none, in the lines of pdfium.
+        words, letters = lines[number][0].split(" "), list(filter(str.isalnum, word))
+        found = (at for at, other in enumerate(words) if list(filter(str.isalnum, other)) == letters)
+        at = next(found, len(words)) if letters else len(words)
+        words[at : at + 1] = [reading]
+        lines[number] = " ".join(words), lines[number][1]
+    return replace(evidence, lines=tuple(lines)) if attempt.reread else evidence
 
 
 def in_margin(box: Box) -> bool:

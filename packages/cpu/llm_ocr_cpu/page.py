@@ -93,7 +93,7 @@ def _read(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_mod
             if better is None and _unknown(read) > _unknown(content):
                 detail = "a font of the page names its characters wrongly, and OCR could not read some of its words"
                 better = replace(attempt, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=detail)
-            return replace(better or attempt, probe=probe)
+            return replace(better or attempt, probe=probe, reread=_replaced_words(content, read))
     from PIL import Image
 
     pixels = pixels_of(page.image)
@@ -241,6 +241,17 @@ def _reread(page: Page, content: PageContent, recogniser: GetRecogniser, *, prob
     if count:
         note("text", f"OCR read {count - left} of {count} words with unknown glyphs", words=count, left=left)
     return read
+
+
+def _replaced_words(content: PageContent, read: PageContent) -> tuple[tuple[Box, str, str], ...]:
+    """Return the words that OCR replaced, as in `Attempt.reread`."""
+    across, down = 1 / content.width, 1 / content.height
+    return tuple(
+        (word.box.scaled(across, down), word.text, other.text)
+        for line, others in zip(content.lines, read.lines, strict=True)
+        for word, other in zip(line.words, others.words, strict=True)
+        if word.text != other.text
+    )
 
 
 def _unknown(content: PageContent) -> int:

@@ -1,14 +1,32 @@
 """Words whose fonts do not name their glyphs are read by OCR, and stay as they are where OCR does not fit them."""
 
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from ocr_pages import content, needs_ocr, page, pixels, prose, recogniser
+from PIL import Image
 from test_reading import Ocr
 from test_reading import page as read_from
 
-from llm_ocr.types import BlockKind, Box, Line, PageContent, Raster, Reason, Script, Status, Word
+from llm_ocr.documents.ink import ink_of
+from llm_ocr.results.quality.scoring import FITTED
+from llm_ocr.results.quality.worker import rate, rating_to_wire
+from llm_ocr.types import (
+    BlockKind,
+    Box,
+    EncodedImage,
+    Evidence,
+    Line,
+    Page,
+    PageContent,
+    Raster,
+    Reason,
+    Script,
+    Status,
+    Word,
+)
 from llm_ocr_cpu import ocr
 from llm_ocr_cpu.ocr.languages import SCRIPTS
 from llm_ocr_cpu.ocr.recognise import Reading
@@ -98,6 +116,27 @@ def test_words_of_a_font_that_lies_are_read_from_the_image(words):
     assert words not in {line.text for line in lying.lines}
     read = recogniser().reread(pixels(pdf), lying, fonts_to_check(lying, probed=True))
     assert {line.text for line in read.lines} == {line.text for line in layer.lines}
+
+
+@needs_ocr
+@pytest.mark.parametrize("mapped", [False, True])
+def test_words_read_by_ocr_are_not_compared_with_a_false_layer(mapped):
+    words = "The purpose of the list of 4821 visitors is unknown"
+    pdf = page(*prose(), (words, 40, 280, 12, "Helvetica-Bold"))
+    layer = content(pdf)
+    font = next(line for line in layer.lines if line.text == words).words[0].font
+    false = shifted(layer, font)
+    size = 1 / layer.width, 1 / layer.height
+    # Glyphs without a mapping are not in the lines of the evidence.
+    lines = [(line.text, line.box.scaled(*size)) for line in false.lines if mapped or line.words[0].font != font]
+    image, out = Image.fromarray(pixels(pdf, 1540)), io.BytesIO()
+    image.save(out, "PNG")
+    encoded = EncodedImage(out.getvalue(), "image/png", *image.size)
+    paper = Page("d-p1", "d", 1, encoded, false, evidence=Evidence(ink_of(image), tuple(lines)))
+    attempt = read_page(paper, recogniser, text_layer=True)
+    assert words in " ".join(block.text for block in attempt.blocks)
+    rated = rate(rating_to_wire(paper, attempt, FITTED, transcribed=True))
+    assert (rated["status"], rated["ledger"]["unsupported"], rated["ledger"]["unread"]) == ("ok", [], [])
 
 
 def test_later_pages_compare_only_fonts_without_a_language():
@@ -253,7 +292,8 @@ def test_without_ocr_the_present_text_stays(monkeypatch, installed, expected):
     class Rereading(Ocr):
         def reread(self, pixels, content, fonts):
             self.asked.append("reread")
-            return PageContent(300, 400, (Line("12.5µM of it", BOX, 10.0),))
+            words = (Word("12.5µM", BOX), *content.lines[0].words[1:])
+            return replace(content, lines=(Line("12.5µM of it", BOX, 10.0, words), *content.lines[1:]))
 
     monkeypatch.setattr(ocr, "available", lambda: installed)
     words = (Word("12.5\ufffdM", BOX, (4,)), Word("of", BOX), Word("it", BOX))
