@@ -94,7 +94,7 @@ GROUPS = {
 }
 #: The groups of parsers; all others read Markdown.
 _OWN = {
-    **dict.fromkeys(("grounding", "spotting", "unlimited"), "tags"),
+    **dict.fromkeys(("grounding", "free-ocr", "spotting", "unlimited"), "tags"),
     **dict.fromkeys(("lighton", "lighton-2", "qwen-markdown", "nemotron", "mineru-layout"), "markers"),
     **dict.fromkeys(("layout-json", "dots", "dots-layout-only", "surya-layout"), "json"),
     **dict.fromkeys(("html-blocks", "chandra", "chandra-1", "surya", "qwen-html"), "html"),

@@ -18,6 +18,7 @@ from llm_ocr.models.parsers.coordinates import (
 )
 from llm_ocr.models.parsers.markers import parse_grounding, parse_spotting
 from llm_ocr.models.profile import NO_FRAME, Frame
+from llm_ocr.models.registry import find_profile
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.types import Block, BlockKind, Box
 
@@ -183,6 +184,14 @@ def test_a_figure_without_a_box_is_named_as_lost():
     parsed = parse_grounding(tag("image", "[[1, 2]]") + tag("text", "[[1, 1, 9, 9]]", "x"))
     assert [block.text for block in parsed.blocks] == ["x"]
     assert "image: cannot be cut out without a box" in parsed.lost
+
+
+@pytest.mark.parametrize("name", ["deepseek-ocr", "deepseek-ocr-2"])
+def test_answer_to_free_ocr_is_published_without_tags(name: str):
+    parse = find_profile(name).parsers[""]
+    assert parse(PAGE, NO_FRAME) == parse_grounding(PAGE)
+    manual = "# Tags\n\nA label is between `<|ref|>` and `<|/ref|>`."
+    assert blocks_to_markdown(parse(manual, NO_FRAME).blocks) == manual
 
 
 def test_text_without_any_tag_is_kept_and_named():

@@ -16,6 +16,7 @@ from llm_ocr.models.parsers.markdown import (
     parse_qwen_markdown,
 )
 from llm_ocr.models.parsers.markers import (
+    parse_free,
     parse_grounding,
     parse_lighton3,
     parse_mineru_layout,
@@ -42,6 +43,7 @@ PARSERS: Mapping[str, Parser] = {
     "glm": parse_plain,  # GLM-OCR's Markdown
     "hunyuan": parse_hunyuan,  # Markdown with HunyuanOCR's places of figures
     "grounding": parse_grounding,  # DeepSeek-OCR's tags with boxes, the text behind each
+    "free-ocr": parse_free,  # Markdown, or the tags of `grounding`
     "spotting": parse_spotting,  # DeepSeek-OCR's tags with a line of text in each
     "lighton": parse_lighton3,  # LightOnOCR-3's ![label](box) text
     "lighton-2": parse_lighton2,  # Markdown with LightOnOCR-2's boxes of figures
@@ -70,6 +72,7 @@ PARSERS: Mapping[str, Parser] = {
 #: Parsers whose blocks have places on the page, so that figures can be cut out of the page.
 PLACED = frozenset(PARSERS.values()) - {
     parse_plain,
+    parse_free,
     parse_front_matter,
     parse_nanonets,
     parse_hunyuan,

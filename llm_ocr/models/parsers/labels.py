@@ -201,7 +201,7 @@ def _behind(text: str, spec: MarkerSpec, scale: Scale, lost: list[str]) -> Itera
         piece.parts.append(text[done : mark.start()])
         yield piece
         done = mark.end()
-        if box is None:
+        if box is None and kind_of(label) is not BlockKind.FIGURE:  # `described` names a figure without a box
             lost.append(unreadable(label))
         piece = Marked(label, [box] if box else [], more=bool(groups.get("more")), turn=groups.get("turn") or "")
     piece.parts.append(text[done:])
@@ -221,7 +221,7 @@ def _inside(text: str, spec: MarkerSpec, scale: Scale, lost: list[str]) -> Itera
         if ends:
             label = (mark["label"] or "").strip()
             box = read_box(f"{opened['x']},{opened['y']},{mark['x']},{mark['y']}", scale) if opened else None
-            if box is None:
+            if box is None and kind_of(label) is not BlockKind.FIGURE:
                 lost.append(unreadable(label))
             yield Marked(label, [box] if box else [], [kept])
             opened, kept = None, ""

@@ -43,6 +43,7 @@ from llm_ocr.types import FURNITURE, Block, BlockKind, Box
 
 
 _MARK = re.compile(r"<\|(?P<close>/?)(?P<name>ref|det)\|>")
+_TAG = re.compile(r"<\|ref\|>[^<>\n]{0,80}<\|/ref\|>\s{0,4}<\|det\|>\s{0,4}\[")
 _BOXES = re.compile(r"[\s\[\]\d.,;+-]*")
 _BOX_CHARACTERS = frozenset("[]0123456789., -\t")
 _LONGEST_LABEL = 80
@@ -76,7 +77,8 @@ def _read_marks(text: str, marks: Sequence[re.Match[str]]) -> Split:
     label_ended = False
 
     def begin(name: str, boxes: list[Box], bad: int) -> None:
-        found.lost.extend([unreadable(name or "a tag")] * bad)
+        if boxes or kind_of(name) is not BlockKind.FIGURE:  # `described` names a figure without a box
+            found.lost.extend([unreadable(name or "a tag")] * bad)
         found.pieces.append(Marked(name, boxes))
 
     for mark, following in pairwise([*marks, None]):
@@ -130,7 +132,7 @@ def _read_lines(text: str) -> Split:
         is_tag = tag is not None and (any_label or known_kind(tag))
         if is_tag and boxes.endswith("]]"):
             read, bad = _read_boxes(boxes)
-            found.lost += [unreadable(tag or "")] * bad
+            found.lost += [unreadable(tag or "")] * bad if read or kind_of(tag or "") is not BlockKind.FIGURE else []
             found.pieces.append(Marked(tag, read))
         elif number < len(lines):
             found.pieces[-1].parts.append(f"{line}\n")
@@ -176,6 +178,11 @@ def _tagged(text: str, *, labels_are_text: bool) -> Parsed:
 def parse_grounding(text: str, frame: Frame = NO_FRAME) -> Parsed:
     """Return the blocks of an answer to the page prompt. Never raises; linear in the length."""
     return _tagged(text, labels_are_text=False)
+
+
+def parse_free(text: str, frame: Frame = NO_FRAME) -> Parsed:
+    """Return the blocks of an answer to a prompt without places, which may have the tags of the page prompt."""
+    return parse_grounding(text) if _TAG.search(text) else parse_plain(text)
 
 
 def parse_spotting(text: str, frame: Frame = NO_FRAME) -> Parsed:
@@ -308,6 +315,8 @@ def mineru_regions(text: str) -> tuple[list[Marked], list[str]]:
     """
     split = split_by_marker(plain_body(text), MINERU, from_1000)
     found = [piece for piece in split.pieces if piece.label is not None and piece.boxes]
+    figures = [piece for piece in split.pieces if not piece.boxes and kind_of(piece.label or "") is BlockKind.FIGURE]
+    split.lost += [unreadable(piece.label or "") for piece in figures]
     regions: dict[tuple[str, Box], Marked] = {}
     for piece in found:
         piece.label = _MINERU_LABELS.get((piece.label or "").casefold(), piece.label or "")

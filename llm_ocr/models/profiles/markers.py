@@ -14,9 +14,14 @@ the resolution, arguments, and settings are those of the model cards and of docl
 
 from dataclasses import replace
 
-from llm_ocr.models.parsers.markers import parse_grounding, parse_nemotron, parse_spotting, parse_unlimited
+from llm_ocr.models.parsers.markers import (
+    parse_free,
+    parse_grounding,
+    parse_nemotron,
+    parse_spotting,
+    parse_unlimited,
+)
 from llm_ocr.models.parsers.otsl import parse_doctags, parse_formula, parse_paddle_table
-from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import ImageRule, Profile, Score
 from llm_ocr.models.profiles.shared import ANSWER, DEEPSEEK_PROMPTS, USUAL_ARGS, prompt_tokens, side_at, warmer
 
@@ -64,7 +69,7 @@ DEEPSEEK_OCR = Profile(
     licence="MIT",
     aliases=("deepseek", "deepseek-ocr-1", "deepseekocr"),
     prompts=_PROMPTS,
-    parsers={"": parse_plain, "layout": parse_grounding, "markdown": parse_grounding, "spotting": parse_spotting},
+    parsers={"": parse_free, "layout": parse_grounding, "markdown": parse_grounding, "spotting": parse_spotting},
     image=_IMAGE,
     max_tokens=_CONTEXT - _LARGEST_PROMPT,
     context=_CONTEXT,
@@ -92,7 +97,7 @@ DEEPSEEK_OCR_2 = replace(
     licence="Apache-2.0",
     aliases=(),
     prompts={"layout": _PAGE, "markdown": _PAGE, "text": "Free OCR."},
-    parsers={"": parse_plain, "layout": parse_grounding, "markdown": parse_grounding},
+    parsers={"": parse_free, "layout": parse_grounding, "markdown": parse_grounding},
     # vLLM's first release with this architecture: release notes of 0.16.0, pull request 33165.
     min_vllm="0.16.0",
     max_tokens=_CONTEXT - _SECOND_LARGEST_PROMPT,

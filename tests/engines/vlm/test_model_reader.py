@@ -14,6 +14,7 @@ from llm_ocr.engines.vlm.retry import judge_page
 from llm_ocr.errors import UsageError
 from llm_ocr.models.parsers.html_blocks import parse_chandra
 from llm_ocr.models.parsers.layout_json import parse_dots_layout_only
+from llm_ocr.models.parsers.markers import parse_grounding, parse_lighton3, parse_unlimited
 from llm_ocr.models.parsers.plain import parse_plain
 from llm_ocr.models.profile import Frame
 from llm_ocr.models.registry import find_profile
@@ -249,6 +250,22 @@ def test_prompt_in_an_answer_is_no_text_of_the_page():
 )
 def test_answer_that_is_not_the_whole_text_is_not_sound(answer: str):
     assert judge_page(stop(answer), parse_plain).reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize(
+    ("parse", "answer"),
+    [
+        (parse_grounding, "<|ref|>{0}<|/ref|><|det|>[[{1}]]<|/det|>\n{2}\n\n"),
+        (parse_grounding, "{0}[[{1}]]\n{2}\n\n"),
+        (parse_unlimited, "<|det|>{0} [{1}]<|/det|>{2}\n"),
+        (parse_lighton3, "![{0}]({1}) {2}\n"),
+    ],
+)
+def test_impossible_box_of_a_figure_costs_no_second_request(parse, answer: str):
+    page = answer.format("text", "40, 50, 800, 960", "Fog lay on the bar.") + answer.format("image", "9, 7, 9, 7", "")
+    verdict = judge_page(stop(page), parse)
+    assert (verdict.sound, [block.text for block in verdict.result]) == (True, ["Fog lay on the bar."])
+    assert verdict.detail == "image: cannot be cut out without a box"
 
 
 def test_answer_without_unseen_characters_is_read():
