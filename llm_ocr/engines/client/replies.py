@@ -389,8 +389,11 @@ class Reply:
         if count > 0 and self._counts_rise and data == self._last:
             return  # a repeated event: more text would have increased the token count
         choices = value.get("choices")
-        if choices and isinstance(choices, list):
-            self._take_choice(choices[0], name)
+        for choice in choices if isinstance(choices, list) else ():
+            # One answer was asked for; a server with settings of its own may send several, mixed.
+            if not isinstance(choice, dict) or not choice.get("index"):
+                self._take_choice(choice, name)
+                break
         if not isinstance(usage, dict):
             return
         tokens_in = usage.get("prompt_tokens")

@@ -112,6 +112,15 @@ def test_cut_answer_without_counts_is_estimated_by_characters():
     assert (answer.tokens_out, answer.estimated) == (750, True)
 
 
+@pytest.mark.parametrize("streams", [True, False])
+def test_of_several_choices_only_the_first_is_the_answer(streams):
+    name = "delta" if streams else "message"
+    first, other = ({"index": at, name: {"content": f"text {at}"}, "finish_reason": "stop"} for at in (0, 1))
+    events = [b"data: " + json.dumps({"choices": [one]}).encode() + b"\n\n" for one in (other, first, other)]
+    answer = complete(streaming(*events, DONE) if streams else replying(200, {"choices": [other, first]}))
+    assert answer.text == "text 0"
+
+
 def test_an_event_that_comes_twice_with_its_id_is_taken_once():
     def numbered(number: int, data: bytes) -> bytes:
         return b"id: %d\n" % number + data
