@@ -138,8 +138,10 @@ async def extract(job: Job[ReadingCommand]) -> None:
             await asyncio.to_thread(lambda: share.finish(PlannedUnits(workspace)))
         for other in (generation for generation in found if generation not in own):
             if await asyncio.to_thread(PlannedUnits(workspace, [other]).without_marker, EXTRACT, key):
-                continued = repair_command(workspace, other)
-                progress.say(f"Generation {other.number} is a repair with other settings. To continue: {continued}")
+                what, continued = "a repair with other settings", repair_command(workspace, other)
+                if other.repair is None:
+                    what, continued = "of documents for the workspace's settings", f"llm-ocr extract -w {workspace.url}"
+                progress.say(f"Generation {other.number} is {what}. To continue: {continued}")
     progress.end()
 
 

@@ -248,6 +248,16 @@ def test_extract_with_the_settings_of_a_repair_reads_its_pages(folder):
     assert "was extracted with other settings" in other.stderr
 
 
+def test_new_documents_are_not_called_a_repair(folder):
+    assert repair(folder, "--below-quality", "0.5", *OCR).returncode == 0
+    (folder / "new.pdf").write_bytes(bad.text_pdf(["The mill is old."]))
+    run = cli("run", "new.pdf", "-w", "out", *FRUGAL, *OCR, cwd=folder)
+    assert "Generation 3 is a repair" not in run.stderr
+    assert f"settings. To continue: llm-ocr extract -w {folder / 'out'}\n" in run.stderr
+    assert cli("extract", "-w", "out", *FRUGAL, cwd=folder).returncode == 0
+    assert status_of(folder / "out")["pages"]["ok"] == 4
+
+
 def test_repair_without_other_settings_retries_failed_pages(tmp_path):
     (tmp_path / "locked.pdf").write_bytes(bad.text_pdf(["A locked page."], password="sesame"))
     (tmp_path / "good.pdf").write_bytes(bad.text_pdf(["A page."]))
