@@ -103,8 +103,10 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         elif isinstance(settings, FieldsSettings):
             workspace = shlex.quote(settings.workspace)
             lines = [f"Next: llm-ocr export -w {workspace} --format fields --output FOLDER"]
-        elif repaired is not None and not repaired.stages["extract"].finished:
-            lines = []  # the progress has named the command that reads the rest
+        elif repaired is not None and any(
+            stage.key and not stage.finished for name, stage in repaired.stages.items() if name != "assemble"
+        ):
+            lines = []  # the progress has named the commands that do the rest
         else:
             unfinished = status is not None and command in status.stages and not status.stages[command].finished
             lines = [_next(command if unfinished else _NEXT[command], settings)]

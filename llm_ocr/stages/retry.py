@@ -4,17 +4,18 @@ Both also plan the figures that failed, for the model that described the others.
 """
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.config.groups import HYBRID, MODELS, OutcomeSettings, OwnWorkspaceSettings
+from llm_ocr.config.groups import HYBRID, MODELS, VLLM, OutcomeSettings, OwnWorkspaceSettings
 from llm_ocr.config.models import AssembleSettings, DescribeSettings, RepairSettings, RetrySettings
 from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.errors import PageFailure, StageMissing, UsageError
-from llm_ocr.results.schema import Images, pages_to_parquet
+from llm_ocr.results.schema import Images, figures_to_parquet, pages_to_parquet
 from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Silent
 from llm_ocr.stages.assemble import assemble
@@ -48,8 +49,8 @@ from llm_ocr.workspace.planned import PlannedDocument, wanted_pages
 from llm_ocr.workspace.publish import iter_markers, publish, standing_marker
 from llm_ocr.workspace.published import published_pages
 from llm_ocr.workspace.retry import NamedPages, Selection, copy_rows, failed_figures, plan_retry
-from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, to_remember
-from llm_ocr.workspace.summaries import pages_summary
+from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, may_choose, to_remember
+from llm_ocr.workspace.summaries import figures_summary, pages_summary
 
 #: Further settings that change results. A workspace does not store them, so they are named if the user gives them.
 _NOT_STORED = ("headers", "ocr_language", "min_quality", "rotate", "anchor_text", "guided", "layout_first")
@@ -309,44 +310,105 @@ async def finish_repair(job: Job[RepairSettings]) -> None:
     key = await asyncio.to_thread(required_key, workspace, EXTRACT)
     if not await _finished(job, EXTRACT, key):
         return
+    about = await asyncio.to_thread(key_settings, workspace, DESCRIBE, described)
+    if about.get("extract") != key:
+        say("The repaired pages are left to Describe and Assemble, which ran with the pages of another stage.")
+        return
+    made = await asyncio.to_thread(lambda: key_settings(workspace, ASSEMBLE, assembled_key(workspace) or ""))
+    kept = {name: made[name] for name in ("page_markers", "dataset_images") if made}
+    if command := await _describe_repaired(job, key, described, about):
+        then = f"llm-ocr assemble -w {shlex.quote(workspace.url)} {Repair('', {}, kept).text}".rstrip()
+        say(f"{command}, then: {then}")
+        return
+    if not await _finished(job, DESCRIBE, described) or not made:
+        return
+    if made["describe"] != described or "pages_from" in made:
+        say("The repaired pages are left to Assemble, which ran with other pages or descriptions.")
+    else:
+        base: Job[Any] = job
+        known = {name: value for name, value in job.settings if name in AssembleSettings.model_fields}
+        await assemble(replace(base, settings=AssembleSettings(**{**known, **kept, **WHOLE}), command=ASSEMBLE))
+
+
+async def _describe_repaired(job: Job[RepairSettings], key: str, described: str, about: Mapping[str, Any]) -> str:
+    """Publish the units of repaired pages under the newest key of Describe.
+
+    Args:
+        job: The command.
+        key: The key of Extract.
+        described: The newest key of Describe.
+        about: The settings of that key.
+
+    Returns:
+        How many figures need a model or settings that the repair does not have, with the command that describes them;
+        empty if there are none.
+    """
+    workspace = job.workspace
+    asks = about.get("reader", {}).get("engine") == "model"
     stored = (await asyncio.to_thread(extract_origin, workspace))[0].remembered
     own = HYBRID if job.settings.engine == HYBRID else job.engines.engine
     engine = str(stored.get("engine", own))
     by_model = engine in (*MODELS, HYBRID)
     same = engine == own and (not by_model or stored.get("model") == job.settings.model)
-    if not same and by_model:
-        say("The figures of the repaired pages are left to the model of the workspace.")
-        return
+    other = by_model and not same  # its servers are not those of the repair
     names, given = DescribeSettings.model_fields, job.settings.model_fields_set
     values = {name: value for name, value in job.settings if name in names and name in given}
-    values |= {name: value for name, value in stored.items() if name in names} | {"engine": engine}
-    values |= WHOLE
+    untrusted = {name: value for name, value in stored.items() if name in names and not may_choose(name, value)}
+    if other:  # the user has chosen neither its model nor its files
+        values = {name: value for name, value in values.items() if name not in OF_MODELS}
+        stored = {name: value for name, value in stored.items() if name not in untrusted}
+    values |= {name: value for name, value in stored.items() if name in names} | {"engine": engine, **WHOLE}
     settings = DescribeSettings(**values)
-    engines = job.engines if same else Engines(engine, settings, log_folder(workspace, worker_name()), say)
+    logs = log_folder(workspace, worker_name())
+    engines = job.engines if same else Engines(engine, settings, logs, job.progress.say, elsewhere=other)
     base: Job[Any] = job
     describing = replace(base, settings=settings, engines=engines, command=DESCRIBE)
     try:
         claim = await describe_claim(replace(without_servers(describing), progress=Silent()))
-        if claim.key != described:
-            say("The figures of the repaired pages are left to Describe, which ran with settings of its own.")
-            return
-        if not any(_named(job.settings)):
-            await _figures_planned(job, key, job.settings.max_pages)
-        await job.run(describe, describing)
+        if claim.key == described and not (other and asks):
+            if not any(_named(job.settings)):
+                await _figures_planned(job, key, job.settings.max_pages)
+            await (describe(describing) if other else job.run(describe, describing))
+            return ""
     finally:
         if not same:
             await engines.close()
-    if not await _finished(job, DESCRIBE, described):
-        return
-    made = await asyncio.to_thread(lambda: key_settings(workspace, ASSEMBLE, assembled_key(workspace) or ""))
-    if not made:
-        return
-    if made["describe"] != described or "pages_from" in made:
-        say("The repaired pages are left to Assemble, which ran with other pages or descriptions.")
-    else:
-        known = {name: value for name, value in job.settings if name in AssembleSettings.model_fields}
-        kept = {name: made[name] for name in ("page_markers", "dataset_images")}
-        await assemble(replace(describing, settings=AssembleSettings(**{**known, **kept, **WHOLE}), command=ASSEMBLE))
+    left = await asyncio.to_thread(_publish_units_without_figures, workspace, key, described)
+    told = untrusted or ({} if claim.key == described else _own_settings(about))
+    if asks and (engine != VLLM or "describe_model" in told):
+        told = {**told, "server_url": "URL"}
+    command = f"llm-ocr describe -w {shlex.quote(workspace.url)} {Repair('', {}, told).text}".rstrip()
+    return f"{plural(left, 'figure')} left to Describe. Run: {command}" if left else ""
+
+
+def _own_settings(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a command that has the key of Describe with the settings `about`."""
+    reader = about.get("reader", {})
+    if reader.get("engine") != "model":
+        return {"engine": reader["engine"]} if reader else {}
+    found = {
+        "describe_model": reader["model"],
+        "describe_mode": reader["mode"],
+        "describe_prompt": reader["prompt"] if reader["own_prompt"] else None,
+        "describe_classes": ",".join(reader["classes"] or ()),
+        "describe_max_tokens": reader["max_tokens"],
+        "describe_temperature": reader["temperature"],
+        "describe_known": about.get("known"),
+        "max_page_attempts": reader["max_attempts"],
+    }
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def _publish_units_without_figures(workspace: Workspace, key: str, described: str) -> int:
+    """Publish the units that Describe has not published and that have no figures; return the figures of the others."""
+    planned, left = PlannedUnits(workspace), 0
+    for place in planned.without_marker(DESCRIBE, described):
+        unit = planned.name(place)
+        if figures := standing_marker(workspace, EXTRACT, key, unit).figures.expected:
+            left += figures
+        else:
+            publish(workspace, DESCRIBE, described, unit, figures_to_parquet([]), figures_summary(0, []))
+    return left
 
 
 async def _finished(job: Job[RepairSettings], stage: str, key: str) -> bool:

@@ -123,7 +123,7 @@ def remembered(
             held = remembered_in(workspace)
     except LlmOcrError:
         return Stored({}, {})
-    chosen = Stored({name: value for name, value in held.items() if _may_choose(name, value)}, held.by)
+    chosen = Stored({name: value for name, value in held.items() if may_choose(name, value)}, held.by)
     known = {**given, **{name: fields[name] for name in settings.model_fields_set}}
     left = fields.keys() - chosen.keys() - known.keys()
     missing = {name: held[name] for name in OF_MODELS if name in left and held.get(name) is not None}
@@ -138,7 +138,8 @@ def remembered(
     return chosen
 
 
-def _may_choose(name: str, value: Any) -> bool:
+def may_choose(name: str, value: Any) -> bool:
+    """Return whether a workspace may choose this value of a setting."""
     if name not in ("model", "parser"):
         return name in ALLOWED
     # Imported here: commands whose workspace names neither do not need the tables.
@@ -220,7 +221,7 @@ def launched(url: str, options: StoreOptions, reference: str, stage: str) -> Map
     key = launch_key(launch)
     if not isinstance(settings, dict):
         raise codec.damaged(f"{url}: {key}", f"the settings of {stage} are missing")
-    refused = [] if digest else sorted(name for name, value in settings.items() if not _may_choose(name, value))
+    refused = [] if digest else sorted(name for name, value in settings.items() if not may_choose(name, value))
     if refused:
         raise WorkspaceError(
             f"{url}: {key} sets {', '.join(refused)}, which a workspace must not choose",

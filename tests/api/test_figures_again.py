@@ -128,3 +128,32 @@ def test_a_copied_page_is_no_second_reading(folder):
     (item,) = items(workspace)
     assert earlier_readings(workspace, EXTRACT, newest_key(workspace, EXTRACT) or "", item) == {}
     assert llm_ocr.open(folder / "out").status.tokens_in == tokens
+
+
+@pytest.mark.parametrize("by_model", [False, True], ids=["of another stage", "of another model"])
+def test_commands_that_a_repair_names_finish_it(before, examples, tmp_path, by_model):
+    """For figures that the model of the repair does not describe."""
+    answers = {"": chart("An answer")}
+    if by_model:
+        with running(served_model_name=MODEL, preset="h100", speed=50, mean_tokens=300) as server:
+            given = ("--server-url", server.url, "--model", MODEL, "--image-size", "640", "--pages", "3")
+            run = cli("run", examples / "paper.pdf", "-w", "out", *given, "--no-page-markers", cwd=tmp_path)
+            assert run.returncode == 0, said(run)
+        answers = {"": "A new answer"}
+    else:
+        shutil.copytree(before / "out", tmp_path / "out")
+    last = list(llm_ocr.open(tmp_path / "out").pages(images=False))[-1]
+    (tmp_path / "pages.txt").write_text(last.page_id)
+    other = ("--text-layer", "never", "--headers", "keep", "--pages-from", "pages.txt")
+    done = cli("repair", "-w", "out", *FRUGAL, *other, cwd=tmp_path)
+    assert "figure left to Describe" in done.stderr, said(done)
+    assert "Next" not in done.stdout
+    commands = done.stderr.partition("Run: llm-ocr ")[2].splitlines()[0].split(", then: llm-ocr ")
+    with serving(tmp_path, answers) as server:
+        for command in commands:
+            run = cli(*command.replace("URL", server.url).split(), cwd=tmp_path)
+            assert run.returncode in (0, 3), said(run)  # 3: the figure that failed before
+    units = status_of(tmp_path / "out")["units"]
+    assert all(stage["done"] == stage["total"] for stage in units.values())
+    assert len(list((tmp_path / "out/describe").iterdir())) == 1  # the key of the earlier descriptions
+    assert ("<!-- page" in (tmp_path / "out/documents/paper.pdf.md").read_text()) is not by_model

@@ -304,6 +304,21 @@ def test_model_repairs_what_the_cpu_engine_read(folder):
     assert {row.engine for row in rows(folder)} == {"embedded", "deepseek-ocr"}
 
 
+def test_repair_with_another_engine_renews_the_documents(before, tmp_path):
+    small = ("--render-workers", "1", "--ocr-workers", "1", "--image-size", "320")
+    with running(served_model_name="qwen3-vl-8b", preset="h100", speed=50, mean_tokens=100) as server:
+        model = ("--server-url", server.url, "--model", "qwen3-vl-8b")
+        run = cli("run", before / "documents" / "good.pdf", "-w", "out", *model, *small, cwd=tmp_path)
+        assert run.returncode == 0, said(run)
+    (tmp_path / "pages.txt").write_text("\n".join(row.page_id for row in rows(tmp_path)))
+    done = repair(tmp_path, "--pages-from", "pages.txt")
+    assert "2 pages read again with --engine embedded: 2 better" in done.stdout, said(done)
+    assert "Result: out/documents" in done.stdout
+    assert "First comes good, sheet 1." in markdown(tmp_path, "good")
+    assert {row["engine"] for row in dataset_rows(tmp_path / "out", "engine")} == {"embedded"}
+    assert all(stage["done"] == stage["total"] for stage in status_of(tmp_path / "out")["units"].values())
+
+
 @pytest.mark.slow
 def test_last_of_several_shards_brings_the_dataset_up_to_date(folder):
     (folder / "pages.txt").write_text("\n".join(row.page_id for row in rows(folder)))
