@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -28,6 +28,7 @@ from llm_ocr.documents.remote import (
     matcher,
     name_of,
     path_of,
+    scheme_of,
     shown,
     split,
     suffix_of,
@@ -217,6 +218,8 @@ def _failed(url: str, relative: str, reason: Reason, detail: str) -> SourceDocum
 
 #: Bytes per request, after which a download can be canceled. Smaller objects are read at once, with their version.
 _PIECE = 16 << 20
+#: Objects of a folder that are tried when a store refuses one of them.
+_OTHERS = 8
 
 
 class RemoteDocuments:
@@ -236,6 +239,7 @@ class RemoteDocuments:
         self._stores = stores or Stores(self._options.store)
         self._threads = ThreadPoolExecutor(self._options.fetches, thread_name_prefix="llm-ocr-documents")
         self._cache = FileCache(self._fetch, self._options)
+        self._last_read: dict[str, StoreUrl] = {}  # by scheme: the settings for stores apply to a scheme
 
     async def __aenter__(self) -> Self:
         return self
@@ -252,13 +256,14 @@ class RemoteDocuments:
 
         Raises:
             PageFailure: Not found, unreadable, source changed, unknown type, or not a URL.
+            StorageError: The store is down, or refuses the credentials.
             DiskError: The local disk is full.
             MissingExtra: The package for the store is not installed.
         """
         return self._cache.open(source, version)
 
     async def look(self, source: str) -> Fetched:
-        """Return version and size of a document on a store without reading it. Raises `PageFailure`, `MissingExtra`."""
+        """Return version and size of a document on a store without reading it. Raises the errors of `open`."""
         info = await self._persist(self._stat, source, "")
         return Fetched(store_version(source, info), info.size)
 
@@ -281,7 +286,7 @@ class RemoteDocuments:
             stop.set()
 
     async def _persist(self, step: Callable[..., ObjectInfo], url: str, *rest: object) -> ObjectInfo:
-        """Return the step's result; errors of the store become failures of this document."""
+        """Return the step's result. Raises `PageFailure` for a fault of this document, otherwise `StorageError`."""
 
         def call() -> ObjectInfo:
             try:
@@ -294,10 +299,44 @@ class RemoteDocuments:
                 failure = PageFailure(Reason.UNREADABLE, f"{shown(url)}: {error.args[0]}", hint=error.hint)
                 raise NotNow(failure) if error.retryable else failure from error
 
+        def attempt() -> Awaitable[ObjectInfo]:
+            return loop.run_in_executor(self._threads, call)
+
         loop = asyncio.get_running_loop()
-        return await persistently(
-            lambda: loop.run_in_executor(self._threads, call), tries=self._options.tries, pause=self._options.pause
-        )
+        try:
+            return await persistently(attempt, tries=self._options.tries, pause=self._options.pause)
+        except PageFailure as failure:
+            error = failure.__cause__
+            if not isinstance(error, StorageError) or isinstance(error, ObjectNotFound):
+                raise
+            # The errors of stores do not say whether they concern one object. While another one can be read, they do.
+            # If none can be read, the credentials have expired or the store is down: the run ends, because all further
+            # documents would fail.
+            if not await loop.run_in_executor(self._threads, self._serves, split(url)):
+                raise error from None
+            if not failure.retryable:
+                raise
+        return await attempt()  # the store may have been down until now
+
+    def _serves(self, refused: StoreUrl) -> bool:
+        """Return whether another object can be read: the last one of a store of the scheme, or a listed one."""
+        last = self._last_read.get(scheme_of(refused.root))
+        others = [last] if last is not None else []
+        prefixes = list(dict.fromkeys(("", refused.key[: refused.key.rfind("/") + 1])))  # the folder first
+        while others or prefixes:
+            try:
+                if not others:
+                    listed = self._stores.at(refused.root).list(prefixes.pop())
+                    others = [replace(refused, key=info.key) for info in islice(listed, _OTHERS)]
+                elif (other := others.pop()) != refused:
+                    self._stores.at(other.root).read_range(other.key, 0, 1)
+                    return True
+            except ObjectNotFound:
+                return True  # removed meanwhile: the store answers
+            except StorageError as error:
+                if error.retryable:
+                    return False
+        return False
 
     def _stat(self, url: str, version: str) -> ObjectInfo:
         place = split(url)
@@ -316,6 +355,7 @@ class RemoteDocuments:
         try:
             if info.size <= _PIECE:
                 data, token = store.fetch(place.key)
+                self._last_read[scheme_of(url)] = place
                 if store_version(url, replace(info, version=token, size=len(data))) != version:
                     raise changed(f"{shown(url)} differs from the planned object")
                 sink.write(data)
@@ -327,6 +367,7 @@ class RemoteDocuments:
                 if not piece:
                     self._stat(url, version)
                     raise NotNow(PageFailure(Reason.UNREADABLE, f"{shown(url)}: ended early"))
+                self._last_read[scheme_of(url)] = place
                 sink.write(piece)
             return self._stat(url, version)
         finally:

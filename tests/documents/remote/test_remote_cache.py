@@ -275,18 +275,21 @@ async def test_object_that_changes_during_the_read_fails(tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    ("error", "requests", "passes"), [(StorageError, 1, False), (Passing, 4, False), (Passing, 2, True)]
+    ("error", "requests", "passes"), [(StorageError, 1, False), (Passing, 5, False), (Passing, 2, True)]
 )
-async def test_store_errors_fail_the_document_and_transient_ones_retry(tmp_path, error, requests, passes):
-    left = [True] * (1 if passes else 99)
+async def test_object_refused_alone_fails_and_transient_errors_retry(tmp_path, error, requests, passes):
+    left, reads = [True] * (1 if passes else 99), []
 
     def refusing(call, key):
-        if call == "read" and left:
-            left.pop()
-            raise error("no luck")
+        if call == "read":
+            reads.append(key)
+            if key == "a.pdf" and left:
+                left.pop()
+                raise error("no luck")
 
     buckets = Buckets(tmp_path / "buckets", refusing)
     url = buckets.put("s3://bucket/a.pdf")
+    buckets.put("s3://bucket/b.pdf")  # which can be read
 
     async with opened(buckets, tmp_path) as documents:
         if passes:
@@ -296,10 +299,33 @@ async def test_store_errors_fail_the_document_and_transient_ones_retry(tmp_path,
                 failure = await failing(documents, url)
                 assert failure.reason is Reason.UNREADABLE
                 assert "no luck" in failure.detail
-        assert buckets.opened["s3://bucket"].calls["read"] == requests
+        assert sum(read == "a.pdf" for read in reads) == requests
+
+
+@pytest.mark.parametrize(("error", "requests"), [(StorageError, 1), (Passing, 4)])
+@pytest.mark.parametrize("was_readable", [True, False])
+async def test_store_that_serves_no_object_ends_the_run(tmp_path, was_readable, error, requests):
+    reads = []
+
+    def refusing(call, key):
+        if call == "read" and error_now:
+            reads.append(key)
+            raise error("expired")
+
+    buckets = Buckets(tmp_path / "buckets", refusing)
+    urls = [buckets.put(f"s3://bucket/{name}.pdf") for name in "ab"]
+    error_now = False
+    async with opened(buckets, tmp_path) as documents:
+        if was_readable:
+            await version_of(documents, urls[0])
+        error_now = True
+        with pytest.raises(error, match="expired"):
+            await version_of(documents, urls[1])
+        assert reads.count("b.pdf") == requests
 
 
 async def test_a_url_that_names_no_object_fails_alone(buckets, tmp_path):
+    buckets.put("s3://bucket/readable.pdf")
     async with opened(buckets, tmp_path) as documents:
         for url in ("s3://", "hf://owner/name/a.pdf", "s3://bucket/../a.pdf"):
             assert (await failing(documents, url)).reason is Reason.UNREADABLE
