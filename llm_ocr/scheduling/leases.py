@@ -295,7 +295,8 @@ class Leases:
         with self._lock:
             left, self._held = self._held, {}
         for lease in left.values():
-            self._give_back(lease)
+            if not self._give_back(lease):
+                return  # each further attempt may take as long, and the leases expire
 
     def beat(self) -> None:
         """Renew the leases that are due. Leases taken by other workers are no longer held afterward."""
@@ -359,16 +360,17 @@ class Leases:
                 raise
             return None
 
-    def _give_back(self, lease: _Lease) -> None:
-        """Remove an unfinished unit's lease if this worker still holds it. On failure, the lease expires."""
+    def _give_back(self, lease: _Lease) -> bool:
+        """Remove an unfinished unit's lease if this worker still holds it; return whether the store answers."""
         key = lease_key(self.stage, self.key, lease.unit)
         try:
             info = self.store.stat(key)
         except StorageError as error:
             _log.warning("the lease of unit %s remains until it expires: %s", lease.unit, error)
-            return
+            return False
         if info is not None and info.version == lease.version:
             remove_lost(self.store, key)
+        return True
 
     def _body(self, nonce: str, beat: int) -> bytes:
         return codec.dump({**asdict(self._holder), "nonce": nonce, "beat": beat, "seconds": self.options.seconds})

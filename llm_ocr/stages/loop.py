@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from llm_ocr.errors import Interrupted, LlmOcrError, StorageError
 from llm_ocr.sandbox.memory import map_large_blocks
 from llm_ocr.storage.local import DISK_FULL, TEMPORARY_FULL
+from llm_ocr.storage.waiting import STOPPING
 
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ def run_blocking(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         LlmOcrError: Of an exception group, the first error that the library raised.
     """
     map_large_blocks()
+    STOPPING.reset()
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -124,6 +126,7 @@ def _signals_cancel(task: "asyncio.Task[Any] | None") -> Iterator[list[signal.Si
 
     def stop(which: signal.Signals) -> None:
         received.append(which)
+        STOPPING.begin()
         task.cancel()
 
     which = (signal.SIGTERM, signal.SIGINT)

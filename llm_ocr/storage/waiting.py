@@ -1,6 +1,10 @@
-"""Warnings of stores that make a command wait: without them, an outage looks like a program that hangs."""
+"""Warnings of stores that make a command wait, and the end of the wait for a command that was stopped.
+
+Without the warnings, an outage looks like a program that hangs.
+"""
 
 import logging
+import math
 import threading
 import time
 
@@ -36,3 +40,34 @@ class Notices:
 
 #: The notices of all stores.
 NOTICES = Notices()
+
+
+#: Seconds after a signal in which failed requests are still repeated, so that finished pages are published.
+GRACE = 20.0
+
+
+class Stopping:
+    """Whether the command was stopped by a signal more than `GRACE` seconds ago: then no request is repeated.
+
+    All attempts of one request to an S3 server that does not answer take 9 minutes. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._end = math.inf
+
+    def begin(self) -> None:
+        """Begin to count the seconds, at the first signal."""
+        self._end = min(self._end, time.monotonic() + GRACE)
+
+    def reset(self) -> None:
+        """Begin another command in this process."""
+        self._end = math.inf
+
+    @property
+    def over(self) -> bool:
+        """Whether the seconds have passed."""
+        return time.monotonic() > self._end
+
+
+#: The signals of this process.
+STOPPING = Stopping()

@@ -5,12 +5,12 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Self
+from typing import ParamSpec, Self, TypeVar
 
 from llm_ocr.documents.files import ACCEPTED, HEAD_BYTES, kind_by_content, kind_of_head
 from llm_ocr.documents.manifests import ManifestEntry, SourceDocument, listed_paths, manifest_entries
@@ -52,6 +52,9 @@ from llm_ocr.documents.remote.http import WebClient
 from llm_ocr.errors import ObjectNotFound, PageFailure, StorageError, UsageError
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.types import Reason
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Remote documents from user input: single URLs, prefixes, patterns, lists, and manifests. The listing of a prefix
 # includes versions. A document named in a list or manifest is not checked here; its existence and version are
@@ -222,6 +225,32 @@ _PIECE = 16 << 20
 _OTHERS = 8
 
 
+class DaemonThreads(Executor):
+    """Threads for calls, at most `most` at once. A call that does not end does not delay the end of the process.
+
+    The interpreter waits for the threads of a `ThreadPoolExecutor`.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._turns = threading.Semaphore(most)
+
+    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        """Start the call in a thread of its own, and return its future."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            with self._turns:
+                if not future.set_running_or_notify_cancel():
+                    return
+                try:
+                    future.set_result(call(*args, **kwargs))
+                except BaseException as error:  # noqa: BLE001 - raised again by the future
+                    future.set_exception(error)
+
+        threading.Thread(target=run, name="llm-ocr-documents", daemon=True).start()
+        return future
+
+
 class RemoteDocuments:
     """Local files of documents on stores and on the web, for one event loop; `close` removes the files.
 
@@ -237,7 +266,7 @@ class RemoteDocuments:
         self._options = options or RemoteOptions()
         self._web = web or WebClient(self._options)
         self._stores = stores or Stores(self._options.store)
-        self._threads = ThreadPoolExecutor(self._options.fetches, thread_name_prefix="llm-ocr-documents")
+        self._threads = DaemonThreads(self._options.fetches)
         self._cache = FileCache(self._fetch, self._options)
         self._last_read: dict[str, StoreUrl] = {}  # by scheme: the settings for stores apply to a scheme
 
@@ -271,7 +300,6 @@ class RemoteDocuments:
         """Cancel the transfers and remove all files; abandoned downloads end at their next piece."""
         await self._cache.close()
         await self._web.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _fetch(self, source: str, version: str, target: Path, room: Room) -> Fetched:
         if is_web(source):

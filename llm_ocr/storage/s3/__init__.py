@@ -33,6 +33,7 @@ from llm_ocr.storage.s3.client import (
     parse_url,
 )
 from llm_ocr.storage.s3.errors import Conflict, Denied, Unsupported, translated
+from llm_ocr.storage.waiting import STOPPING
 
 T = TypeVar("T")
 
@@ -152,7 +153,7 @@ class S3Store(BaseStore):
                 with translated("read", name, connection.context):
                     return read(answer)
             except StorageError as error:
-                if not error.retryable or pause is None:
+                if not error.retryable or pause is None or STOPPING.over:
                     raise
                 time.sleep(random.uniform(pause / 2, pause))
             finally:

@@ -12,7 +12,7 @@ from llm_ocr.errors import StorageError, UsageError
 from llm_ocr.storage import DEFAULT_OPTIONS, StoreOptions
 from llm_ocr.storage.names import BucketPlace, checked_prefix, split_bucket
 from llm_ocr.storage.s3.errors import Context, translated
-from llm_ocr.storage.waiting import NOTICES
+from llm_ocr.storage.waiting import NOTICES, STOPPING
 
 #: Looser than Amazon's rule (3 to 63 lowercase characters): other services allow more.
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
@@ -107,18 +107,21 @@ _FAULTY = frozenset({500, 502, 504})
 def set_retries(client: Any, retries: int) -> None:
     """Let the client retry a request up to `retries` times, with pauses that double, up to 20 s.
 
-    With 8 retries, a request survives any outage of 12 s, and most of 20 s.
+    With 8 retries, a request survives any outage of 12 s, and most of 20 s. A stopped command does not retry, see
+    `Stopping`.
     """
+    from botocore.exceptions import ClientError, HTTPClientError
     from botocore.exceptions import ConnectionError as NoConnection
-    from botocore.exceptions import HTTPClientError
 
-    def needs_retry(*, response: Any, attempts: int, caught_exception: Any, **_: Any) -> float | None:
+    def needs_retry(*, response: Any, operation: Any, attempts: int, caught_exception: Any, **_: Any) -> float | None:
         """Return the seconds until the next attempt, or None to leave it to botocore. `attempts` counts from 1."""
         status = None if response is None else response[0].status_code
         throttled = status in _THROTTLED
         lost = response is None and isinstance(caught_exception, NoConnection | HTTPClientError)
         if not (throttled or lost or status in _FAULTY) or attempts > retries:
             return None
+        if STOPPING.over:  # botocore itself would retry
+            raise caught_exception or ClientError(response[1], operation.name)
         first, least = (
             (_FIRST_THROTTLED, 0.0) if throttled else (_FIRST, 0.5)
         )  # throttled clients spread out, as in botocore

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from store_doubles import Buckets, Passing, copies, opened, used, version_of
@@ -159,6 +160,36 @@ def test_nothing_is_left_at_the_end(buckets, tmp_path):
         if not list((tmp_path / "copies").iterdir()):
             break
         time.sleep(0.05)
+    assert list((tmp_path / "copies").iterdir()) == []
+
+
+def test_download_that_hangs_does_not_delay_the_end(tmp_path):
+    program = (
+        "import os, pathlib, signal, sys, time\n"
+        "from store_doubles import Buckets, opened, version_of\n"
+        "from llm_ocr.stages.loop import run_blocking\n"
+        "def hang(call, key):\n"
+        "    if call == 'read':\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(600)\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "buckets = Buckets(folder / 'buckets', hang)\n"
+        "url = buckets.put('s3://bucket/a.pdf')\n"
+        "async def run():\n"
+        "    async with opened(buckets, folder) as documents:\n"
+        "        await version_of(documents, url)\n"
+        "run_blocking(run)\n"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": path},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "stopped by SIGINT" in ended.stderr
     assert list((tmp_path / "copies").iterdir()) == []
 
 

@@ -7,7 +7,7 @@ import pytest
 from llm_ocr.errors import ObjectNotFound, StorageError
 from llm_ocr.storage.s3 import client
 from llm_ocr.storage.s3.client import Place
-from llm_ocr.storage.waiting import Notices
+from llm_ocr.storage.waiting import STOPPING, Notices
 from tests.storage.s3 import making
 
 
@@ -85,6 +85,24 @@ def test_unresponsive_service_is_given_up_after_the_time_limit(place, proxy):
         store.get("k")
     assert caught.value.retryable
     assert len(proxy.seen) == 2
+
+
+@pytest.mark.parametrize(
+    "fault", [{"wait": 0.5, "lost": "before"}, {"status": 503, "code": "SlowDown"}, {"torn": True}]
+)
+def test_stopped_command_does_not_repeat_failed_requests(place, proxy, monkeypatch, fault):
+    store = making.store_at(place, proxy.url, making.Limits(read_timeout=0.1))
+    store.put("k", b"data")
+    monkeypatch.setattr("llm_ocr.storage.waiting.GRACE", 0.0)
+    STOPPING.begin()
+    try:
+        proxy.add(**fault, method="GET", times=20)
+        with pytest.raises(StorageError) as caught:
+            store.get("k")
+    finally:
+        STOPPING.reset()
+    assert caught.value.retryable
+    assert proxy.methods().count("GET") == 1
 
 
 def test_nobody_at_the_endpoint_is_said_with_the_setting(place):
