@@ -155,8 +155,8 @@ async def plan(job: Job[PlanSettings], found: Found, renderer: Renderer, *, dry_
         async for document in documents:
             planner.add(document)
         result = await asyncio.to_thread(planner.finish, found.skipped, dry_run=dry_run)
-        key = None if dry_run else await asyncio.to_thread(newest_key, workspace, EXTRACT)
-        if key is not None:
+        planned = result.generation is not None and not dry_run  # what follows reads all markers
+        if planned and (key := await asyncio.to_thread(newest_key, workspace, EXTRACT)):
             await asyncio.to_thread(supersede_failed, workspace, key, job.progress.say, planner.documents)
     if found.own_results:
         job.progress.say(f"Skipped {own_results_text(found.own_results)}")
