@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ _IMAGE_SIGNS = (
 #: Sizes of the header of a BMP. Its sign, BM, is also the beginning of texts.
 _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 _AVIF = (b"avif", b"avis")
+#: Count of a node of a page tree, and more bytes than it has.
+_COUNT, _LONGEST_COUNT = re.compile(rb"(/Count\s*)(\d+)"), 24
 
 
 def kind_by_name(path: str | Path) -> str:
@@ -130,6 +133,21 @@ class FdFile(io.RawIOBase):
         if not self.closed:
             os.close(self._descriptor)
         super().close()
+
+
+class UncountedFile(FdFile):
+    """PDF whose page tree has 0 as the number of its pages, so that pdfium counts them.
+
+    A tree in compressed objects keeps its number.
+    """
+
+    def readinto(self, buffer: Any) -> int:
+        before = min(self._at, _LONGEST_COUNT)
+        data = os.pread(self._descriptor, before + len(buffer) + _LONGEST_COUNT, self._at - before)
+        data = _COUNT.sub(lambda found: found[1] + b"0" * len(found[2]), data)[before : before + len(buffer)]
+        memoryview(buffer).cast("B")[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 def state(descriptor: int) -> tuple[int, ...]:

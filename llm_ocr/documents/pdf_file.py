@@ -15,7 +15,7 @@ import pypdfium2.raw as pdfium
 
 from llm_ocr.documents import poppler
 from llm_ocr.documents.damage import content_damage, image_damage
-from llm_ocr.documents.files import FdFile
+from llm_ocr.documents.files import FdFile, UncountedFile
 from llm_ocr.documents.hidden_text import drop_contradicted_names, hide_covered_text
 from llm_ocr.documents.images import MIN_SIDE, grayscale_if_equal, longest_side
 from llm_ocr.documents.ink import LONGEST, ink_of
@@ -280,6 +280,8 @@ _IMAGE_BYTES = (1 << 31) - 1
 _KEPT_PAGES = 16
 #: Largest page count that is accepted without a check; for more pages, the number of checked pages across the document.
 _BELIEVED, _LOOKED_AT = 1000, 16
+#: Largest page count that is compared with the pages of the page tree, which takes 0.1 s.
+_COUNTED = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +329,7 @@ class PdfFile:
         self._contents: dict[int, PageContent] = {}
         #: For what the pages are placeholders; see `pdf_objects.placeholder`.
         self.placeholder = ""
+        self._damage = ""  # of the page tree
         self.pages = 0
         try:
             self._open(["", *passwords])
@@ -375,6 +378,8 @@ class PdfFile:
                 raise PageFailure(Reason.UNREADABLE, str(error)) from error
             self._password = password
             self.pages = len(self.opened)
+            if self.pages <= _COUNTED:
+                self._count(self.opened)
             self.opened.init_forms()
             self.placeholder = placeholder(self.opened)
             return
@@ -382,6 +387,28 @@ class PdfFile:
             f"none of the {len(passwords) - 1} passwords given opens it" if len(passwords) > 1 else "no password given"
         )
         raise PageFailure(Reason.ENCRYPTED, given, hint="Give the password with `password_file`.")
+
+    def _count(self, opened: pypdfium2.PdfDocument) -> None:
+        """Open the document with all pages of a page tree that has more than it says, or note that it repeats pages."""
+        file = UncountedFile(self._file.fileno(), self._file.name)
+        try:
+            counted = pypdfium2.PdfDocument(file, password=self._password or None)
+        except pypdfium2.PdfiumError:  # all pages are missing
+            file.close()
+            return
+        pages = len(counted)
+        unused: tuple[pypdfium2.PdfDocument, FdFile] = counted, file
+        if pages > self.pages:
+            unused = opened, self._file
+            self.opened, self._file, self.pages = counted, file, pages
+        elif pages < self.pages:
+            with contextlib.suppress(pypdfium2.PdfiumError):  # a page is missing
+                for index in range(self.pages):
+                    opened.get_page_size(index)
+                # pdfium counts a tree inside of itself once, but finds its pages again and again.
+                self._damage = "the page tree of the file contains itself: pages may be repeated, or missing"
+        for part in unused:
+            part.close()
 
     def close(self) -> None:
         """Free pdfium's resources."""
@@ -412,7 +439,7 @@ class PdfFile:
             self._without_named(objects)
             with self._with_values(loaded, number) as flat:
                 evidence = evidence_of(flat, frame, objects, image, ink, self._look.page_text)
-            damage = image_damage(loaded, objects.images_at, frame, ink)
+            damage = self._damage or image_damage(loaded, objects.images_at, frame, ink)
             if not damage and evidence.pictured < SCAN and self.opened is not None:
                 damage = content_damage(self.opened, number)
             if damage and ink.blank and not (evidence.lines or evidence.invisible):

@@ -14,7 +14,7 @@ import pypdfium2
 import pytest
 from pdf_writing import pages, pdf, text, written
 from PIL import Image
-from test_rendering import with_renderer
+from test_rendering import rendered, with_renderer
 
 from llm_ocr.documents import sources
 from llm_ocr.documents.manifests import SourceDocument, parse_pages
@@ -391,6 +391,32 @@ def test_small_file_claiming_many_pages_is_one_failed_document(tmp_path, pages):
     with pytest.raises(PageFailure, match=f"declares {pages:,} pages") as caught:
         opened(tmp_path / "mad.pdf")
     assert caught.value.reason is Reason.UNREADABLE
+
+
+def counting(kids: bytes, count: int) -> bytes:
+    """A PDF with the pages 5 and 7, and 4, a part of its tree that contains the whole tree."""
+    data = pages(text("First page"), text("Second page"), extra=(b"<</Type/Pages/Kids[2 0 R]/Count 1>>",))
+    return data.replace(b"/Kids[5 0 R 7 0 R]/Count 2", b"/Kids[%s]/Count %d" % (kids, count))
+
+
+def test_pages_beyond_the_count_of_the_page_tree_are_read(tmp_path):
+    file = written(tmp_path / "few.pdf", counting(b"5 0 R 7 0 R", 1))
+    assert opened(file) == 2
+    (drawn,) = rendered(file, 2)
+    assert [words for words, _ in drawn.evidence.lines] == ["Second page"]
+
+
+@pytest.mark.parametrize(
+    ("kids", "count", "damaged"),
+    [
+        (b"5 0 R 4 0 R 7 0 R", 3, True),
+        (b"5 0 R 7 0 R 99 0 R", 3, False),  # a page is missing
+        (b"5 0 R 5 0 R", 2, False),
+    ],
+)
+def test_pages_of_a_tree_that_contains_itself_are_damaged(tmp_path, kids, count, damaged):
+    (drawn,) = rendered(written(tmp_path / "loop.pdf", counting(kids, count)), 1)
+    assert ("contains itself" in drawn.damage) is damaged
 
 
 def test_a_document_that_has_many_pages_is_believed(tmp_path):
