@@ -183,6 +183,7 @@ class CompletionRequest:
     system: str | None = None
     watch: Callable[[], TextWatch] | None = None
     reserve: int = 0  # tokens kept for the prompt if the server's context is smaller than `max_tokens`
+    prompt_tokens: int = 0  # estimate for the prompt with its image, counted if the server reports no number
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ class Completion:
     seconds: float = 0.0
     waited: float = 0.0
     server: str = ""  # name of the server that answered
-    estimated: bool = False  # `tokens_out` is an estimate because the server sent no plausible count
+    estimated: bool = False  # a number of tokens is an estimate because the server sent no plausible one
     reasoned: int = 0  # characters of reasoning, which are not part of the text
 
 

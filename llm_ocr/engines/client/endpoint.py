@@ -314,7 +314,7 @@ class Endpoint:
                     text = await read_whole(response, _ERROR_BYTES)
                     raise self._failures.answered(response.status, response.headers, text)
                 watch = request.watch() if request.watch is not None else None
-                reply = flight.reply = Reply(watch, self._failures, Bounds.of(request.settings))
+                reply = flight.reply = Reply(watch, self._failures, Bounds.of(request.settings), request.prompt_tokens)
                 await self._read(response, reply, on_progress)
                 return reply
         except (*OUTAGES, TooLong) as error:

@@ -320,11 +320,11 @@ class Reply:
     """
 
     __slots__ = (
-        "_count", "_counts_rise", "_events", "_failures", "_last", "_pieces", "_size", "_tokens_in", "_watch", "bounds",
-        "cut", "done", "finish", "progress",
+        "_count", "_counts_rise", "_estimate", "_events", "_failures", "_last", "_pieces", "_size", "_tokens_in",
+        "_watch", "bounds", "cut", "done", "finish", "progress",
     )  # fmt: skip
 
-    def __init__(self, watch: TextWatch | None, failures: Failures, bounds: Bounds) -> None:
+    def __init__(self, watch: TextWatch | None, failures: Failures, bounds: Bounds, prompt_tokens: int = 0) -> None:
         self.bounds = bounds
         self.finish: Finish | None = None
         self.done = False  # the server reported the end
@@ -334,6 +334,7 @@ class Reply:
         self._size = 0  # characters of text and reasoning
         self._events = 0  # events with text or reasoning
         self._tokens_in = 0
+        self._estimate = prompt_tokens
         self._count = -1  # tokens by the server's last plausible usage; -1 before the first
         self._counts_rise: bool | None = None  # whether token counts only grow; None before the first growth
         self._last = b""  # the last event
@@ -448,16 +449,18 @@ class Reply:
             self.finish, self.cut = Finish.LENGTH, True
 
     def counts(self) -> tuple[int, int, bool]:
-        """Return the tokens in and out, and whether the tokens out are estimated.
+        """Return the tokens in and out, and whether they are estimated.
 
-        The counts are the server's last plausible ones. Without them, the estimate uses the bytes and the events.
+        The counts are the server's last plausible ones. Without them, those of the prompt are the estimate of the
+        request, and those of the answer follow from the bytes and the events.
         """
+        tokens_in = self._tokens_in or self._estimate
         most = _LEAST_CHARACTERS + _CHARACTERS_A_TOKEN * self._count
         if self._count >= 0 and self._size <= most:
-            return self._tokens_in, self._count, False
+            return tokens_in, self._count, tokens_in != self._tokens_in
         answer = sum(len(piece.encode("utf-8", "surrogatepass")) for piece in self._pieces)
         reasoned = self._size - sum(map(len, self._pieces))
-        return self._tokens_in, max(self._events, (answer + reasoned) // _BYTES_A_TOKEN), True
+        return tokens_in, max(self._events, (answer + reasoned) // _BYTES_A_TOKEN), True
 
 
 def _is_count(value: Any, most: int) -> TypeGuard[int]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from llm_ocr.engines import CompletionRequest, ContentTools
 from llm_ocr.models.parsers.repetition import RepetitionWatch
 from llm_ocr.models.profile import Frame, Profile
+from llm_ocr.models.profiles.shared import ANSWER
 from llm_ocr.types import Attempt, Box, EncodedImage, Page
 
 # Options of the model readers.
@@ -218,6 +219,8 @@ def request_of(
         system=profile.system,
         watch=RepetitionWatch,
         reserve=max(0, profile.context - profile.max_tokens) + extra_tokens,
+        # Any image counts as a full page, as in `estimate`: a cost limit must not be exceeded by too low a number.
+        prompt_tokens=tokens(prompt) + (max(profile.page_tokens - ANSWER, ANSWER) if image else 0),
     )
 
 

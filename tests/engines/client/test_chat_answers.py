@@ -75,6 +75,14 @@ def test_without_usage_the_events_are_counted():
     assert (answer.tokens_in, answer.tokens_out) == (0, 3)
 
 
+@pytest.mark.parametrize("sent", [(), (usage(prompt_tokens=0, completion_tokens=2),), (usage(prompt_tokens=None),)])
+def test_prompt_that_a_server_does_not_count_is_estimated(sent):
+    answer = complete(streaming(event("a"), event("", "stop"), *sent, DONE), replace(REQUEST, prompt_tokens=1500))
+    assert (answer.tokens_in, answer.estimated) == (1500, True)
+    exact = complete(streaming(*WHOLE), replace(REQUEST, prompt_tokens=1500))
+    assert (exact.tokens_in, exact.estimated) == (300, False)
+
+
 def counted(usage_sent: object, text: str = "Hello wörld") -> Completion:
     end = b"data: " + json.dumps({"choices": [], "usage": usage_sent}).encode() + b"\n\n"
     return complete(streaming(event(text), event("", "stop"), end, DONE))

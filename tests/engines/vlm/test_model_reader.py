@@ -29,6 +29,7 @@ def test_the_first_request_is_the_profiles():
     assert request.settings == {"top_p": 0.9, "temperature": 0.0, "max_tokens": 800}
     assert request.vllm_settings == {"skip_special_tokens": False, "vllm_xargs": {"ngram_size": 30}}
     assert request.watch is not None
+    assert request.prompt_tokens > 1000  # an image counts as a full page
     assert not request.watch().feed("a piece of text")
 
 
