@@ -56,7 +56,8 @@ class Proofs:
             The descriptor.
 
         Raises:
-            PageFailure: Not found, unreadable, or source changed; also raised at the end of the block.
+            PageFailure: Not found, unreadable, or source changed; also raised at the end of the block. A changed file
+                is the cause of the block's own error, and replaces it.
         """
 
         def opened(files: ExitStack) -> int:
@@ -66,7 +67,12 @@ class Proofs:
             return descriptor
 
         async with _held(opened) as descriptor:
-            yield descriptor
+            try:
+                yield descriptor
+            except Exception:
+                if version:
+                    await asyncio.to_thread(self._prove, descriptor, source, version)
+                raise
             if version:
                 await asyncio.to_thread(self._prove, descriptor, source, version)
 
