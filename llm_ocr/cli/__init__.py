@@ -1,5 +1,6 @@
 """Console program `llm-ocr`: parsing, wiring, printing, exit code. Commands import heavy modules only when needed."""
 
+import errno
 import sys
 from collections.abc import Sequence
 
@@ -47,7 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = error.exit_code
     except Exception as error:  # noqa: BLE001 - last resort: users see a sentence, not a traceback
         sentence = (str(error).strip() or "no message").splitlines()[0]
-        complain(f"{type(error).__name__}: {sentence}", "Run with --log-level debug for the traceback.")
+        hint = "Run with --log-level debug for the traceback."
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            hint = "Raise the limit of the shell and run the same command again, for example: ulimit -n 65536"
+        complain(f"{type(error).__name__}: {sentence}", hint)
         code = 1
     if code and argv is None:
         raise SystemExit(code)

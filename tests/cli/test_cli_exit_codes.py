@@ -3,10 +3,13 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 from urllib.parse import unquote
 
+import bad_documents as bad
 import pytest
+from running import FRUGAL, finished, program, said
 
 
 @pytest.mark.parametrize(
@@ -217,3 +220,11 @@ def test_status_ends_with_0_whatever_failed_and_prints_json(llm_ocr):
     assert "assemble   not started" in done.stdout
     data = json.loads(llm_ocr("status", "-w", "w", "--json", stub=stub).stdout)
     assert data["pages"] == {"expected": 10, "ok": 0, "degraded": 0, "failed": 9}
+
+
+def test_too_many_open_files_names_the_limit(tmp_path):
+    (tmp_path / "a.pdf").write_bytes(bad.text_pdf(["A page."]))
+    command = shlex.join(program("run", "a.pdf", *FRUGAL))
+    done = finished(["/bin/sh", "-c", f"ulimit -n 14; exec {command}"], cwd=tmp_path)
+    assert done.returncode == 1, said(done)
+    assert done.stderr.splitlines()[-1].endswith("for example: ulimit -n 65536"), said(done)
