@@ -1,6 +1,7 @@
 """Small files are opened a few to a request when a plan is made, and each still ends in a way of its own."""
 
 import asyncio
+import gc
 import shutil
 import sys
 from collections import Counter
@@ -19,6 +20,7 @@ from llm_ocr.sandbox.pool import WorkerPool, _Worker
 from llm_ocr.stages import counting
 from llm_ocr.stages.counting import PageCounter, in_order
 from llm_ocr.types import Reason
+from llm_ocr.workspace.planned import DiskDict
 
 #: Open files and worker processes are counted here.
 OWN_WORKERS = True
@@ -95,6 +97,25 @@ def test_content_that_is_known_is_not_opened(folder, asked):
     found = planned(folder, totals=totals)
     assert {one.page_total for one in found.values()} == {3}
     assert asked.total() == 0
+
+
+def test_a_command_that_ends_prints_no_error_of_counting(folder):
+    async def main() -> list[str]:
+        messages: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: messages.append(context["message"]))
+        totals = DiskDict()
+        async with Renderer(RenderOptions(workers=1)) as renderer:
+            counter = PageCounter(renderer, None, totals=totals)
+            count = asyncio.create_task(counter.one(next(find_documents([str(folder)]).documents)))
+            await asyncio.sleep(0)
+            totals.close()  # as at the end of planning
+            count.cancel()
+            await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+            del count
+            gc.collect()
+        return messages
+
+    assert asyncio.run(main()) == []
 
 
 def test_large_files_are_opened_one_by_one(folder, asked, monkeypatch):
