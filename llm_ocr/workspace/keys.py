@@ -48,6 +48,11 @@ _VERSION = "result_version"
 #: Values that no setting controls: a difference here means another version of llm-ocr, whatever other values differ.
 _OF_VERSIONS = frozenset({f"reader.{_VERSION}", "render.revision"})
 
+#: Name of a setting in a line of `differences`.
+_IN_A_PART = re.compile(r"^(?:reader\.|render\.|ledger\.)?(\w+)(?=:)")
+#: Stored settings that change no result.
+_WITHOUT_EFFECT = ("pages_per_unit", "batch_id", "sample", "seed")
+
 #: Sorts after every character that can follow in a key.
 _LAST = "\U0010ffff"
 
@@ -122,7 +127,7 @@ class Claim:
                     return base
                 self._unused = version if self._is_unused(claimed) else ""
                 if not self._unused:
-                    raise _mismatch(self._workspace, claimed, self._settings)
+                    raise _mismatch(self._workspace, claimed, self._settings, self._origin)
         return self.key
 
     def take(self) -> str:
@@ -146,7 +151,7 @@ class Claim:
             if self.stage == EXTRACT:
                 claimed = _stored_claim(workspace)[0] or workspace.create_json(_ONLY, value)
                 if claimed.get("key") != self.key and not self._replaced(claimed, value):
-                    raise _mismatch(workspace, claimed, self._settings)
+                    raise _mismatch(workspace, claimed, self._settings, self._origin)
             name = f"{self.stage}/{self.key}/settings.json"
             if workspace.find_json(name) is None:
                 # Order by number: the clocks of workers may differ by hours, and a copied workspace has other times.
@@ -167,7 +172,7 @@ class Claim:
             return
         claimed, _ = _stored_claim(self._workspace)
         if claimed and claimed.get("key") != self.key:
-            raise _mismatch(self._workspace, claimed, self._settings)
+            raise _mismatch(self._workspace, claimed, self._settings, self._origin)
         self._confirmed = True
 
     def _replaced(self, claimed: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
@@ -408,7 +413,9 @@ def _other_release(workspace: Workspace, claimed: Mapping[str, Any], changed: Se
     )
 
 
-def _mismatch(workspace: Workspace, claimed: Mapping[str, Any], new: Mapping[str, Any]) -> WorkspaceMismatch:
+def _mismatch(
+    workspace: Workspace, claimed: Mapping[str, Any], new: Mapping[str, Any], origin: Origin
+) -> WorkspaceMismatch:
     changed = differences(claimed.get("settings", {}), new)
     other = [line for line in changed if line.startswith("reader.engine: ")]
     names = [line.partition(":")[0] for line in changed]
@@ -426,7 +433,13 @@ def _mismatch(workspace: Workspace, claimed: Mapping[str, Any], new: Mapping[str
             hint="Use the settings of the workspace (name no other model or engine), or another `workspace`. Pages of "
             "two models never mix.",
         )
-    lines = "; ".join(changed)
+    # A setting of the user may change several values of a key, under other names.
+    stored, given = (
+        {name: value for name, value in values.items() if name not in _WITHOUT_EFFECT}
+        for values in (claimed.get("remembered", {}), origin.remembered)
+    )
+    named = (_IN_A_PART.sub(r"`\1`", line) for line in differences(stored, given) or changed)
+    lines = "; ".join(named)
     return WorkspaceMismatch(
         f"{workspace.url} was extracted with other settings{f' by {by}' if claimed.get('command') else ''}: {lines}",
         hint="Use the settings of the workspace (on the left), or another `workspace` for the new settings.",

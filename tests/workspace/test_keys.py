@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from llm_ocr.cli.output import with_flags
 from llm_ocr.errors import StageMissing, UsageError, WorkspaceError, WorkspaceMismatch
 from llm_ocr.types import Counts
 from llm_ocr.workspace.generations import read_units
@@ -51,10 +52,19 @@ def test_another_extract_key_is_refused_and_the_difference_shown(workspace):
     with pytest.raises(WorkspaceMismatch) as caught:
         claim_key(workspace, EXTRACT, {"image_size": 1024, "engine": {"name": "embedded", "version": 2}, "new": "x"})
     shown = str(caught.value)
-    for line in ("image_size: 1540 -> 1024", "engine.version: 1 -> 2", "new: not set -> 'x'"):
+    for line in ("`image_size`: 1540 -> 1024", "engine.version: 1 -> 2", "`new`: not set -> 'x'"):
         assert line in shown
     assert "engine.name" not in shown
     assert [one.key for one in keys(workspace, EXTRACT)] == [key]
+
+
+def test_a_refusal_names_the_settings_of_the_user(workspace):
+    render = {"image_size": 1540, "scan_size": 2560}
+    Claim(workspace, EXTRACT, {"render": render}, Origin({"pages_per_unit": 5}, "run")).take()
+    other = Claim(workspace, EXTRACT, {"render": {"image_size": 400}}, Origin({"image_size": 400}, "run"))
+    with pytest.raises(WorkspaceMismatch) as caught:
+        other.take()
+    assert with_flags(str(caught.value.args[0])).endswith("UTC: --image-size: not set -> 400")
 
 
 def test_one_of_workers_with_other_settings_gets_the_workspace(made):
@@ -81,7 +91,7 @@ def test_first_of_simultaneous_workers_to_publish_decides(workspace):
     first, second = (Claim(workspace, EXTRACT, {"n": n}, Origin({}, f"run {n}")) for n in (1, 2))
     first.check(), second.check()
     assert (first.take(), first.take()) == (first.key, first.key)
-    with pytest.raises(WorkspaceMismatch, match=r"by llm-ocr run 1 on \d{4}-\d\d-\d\d at \d\d:\d\d UTC: n: 1 -> 2"):
+    with pytest.raises(WorkspaceMismatch, match=r"by llm-ocr run 1 on \d{4}-\d\d-\d\d at \d\d:\d\d UTC: `n`: 1 -> 2"):
         second.take()
     assert newest_key(workspace, EXTRACT) == first.key
 
