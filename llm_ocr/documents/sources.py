@@ -239,7 +239,7 @@ def find_documents(
 
     Args:
         sources: Files, folders, globs, lists, manifests, and URLs.
-        only: File names or patterns of names.
+        only: File names or patterns of names; of rows, also ids.
         max_samples: Maximum number of documents.
         remote: Options for reading URLs.
         rows: Documents of a dataset, after all others.
@@ -251,13 +251,15 @@ def find_documents(
     every = _expanded(sources, found, remote)
     if len(sources) != 1 or _suffix(sources[0]) in (".txt", ".jsonl"):
         every = _first_of_each(every)  # only lists and manifests, or several sources, repeat documents
-    every = chain(every, rows)  # rows are already unique
 
-    def is_named(document: SourceDocument) -> bool:
-        name = Path(document.relative if is_remote(document.source) else document.source).name
-        return any(name == wanted or fnmatchcase(name, wanted) for wanted in only)
+    def is_named(*names: str) -> bool:
+        return any(name == wanted or fnmatchcase(name, wanted) for wanted in only for name in names)
 
-    documents = islice(filter(is_named, every) if only else every, max_samples)
+    if only:
+        of_files = ((one, Path(one.relative if is_remote(one.source) else one.source).name) for one in every)
+        every = (document for document, name in of_files if is_named(name))
+        rows = (row for row in rows if is_named(row.relative, Path(row.relative).name))
+    documents = islice(chain(every, rows), max_samples)  # rows are already unique
     begin: list[SourceDocument] = []
     for document in documents:
         begin.append(document)
@@ -457,7 +459,7 @@ def _no_documents(
         f"{document.source}: {document.reason}, {document.detail}" for document in documents[:5] if document.reason
     ]
     if not shown:
-        named = ", ".join(sources[:5]) or "no source"
+        named = ", ".join(sources[:5]) or "the dataset"
         shown = [f"{named}: no document" + (f" named {', '.join(only)}" if only else "")]
     if found.skipped and not only:
         shown[-1] += f" ({plural(found.skipped.total(), 'file')} of other types)"

@@ -47,6 +47,14 @@ def results(run):
     return [(page.page_id, page.dataset_index, page.status, page.reason, page.markdown) for page in run.pages()]
 
 
+def test_only_selects_rows_by_id_or_place(hub, tmp_path):
+    for number, (only, options) in enumerate([("name BRAVO", {"id_column": "name"}), ("*-00000-*/000001", {})]):
+        planned = llm_ocr.plan(dataset=NAME, only=only, workspace=tmp_path / f"w{number}", **options)
+        assert planned.status.documents == 1
+    with pytest.raises(UsageError, match="the dataset: no document named none"):
+        llm_ocr.plan(dataset=NAME, only="none", workspace=tmp_path / "w")
+
+
 def test_each_row_is_a_document_and_fails_alone(hub, tmp_path):
     run = llm_ocr.run(dataset=NAME, workspace=tmp_path / "w", pages_per_unit=5, **FRUGALLY)
     pages = sorted(run.pages(), key=lambda page: page.dataset_index)
