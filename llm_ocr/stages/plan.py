@@ -195,6 +195,10 @@ def _report(result: PlanResult, skipped: dict[str, int], progress: Progress) -> 
         progress.say(f"{plural(total, 'document')} cannot be read, and will be `failed` ({reasons}): {named}")
     if result.copies:
         progress.say(f"{plural(result.copies, 'duplicate')} of documents: read once, written under each path")
+    if result.elsewhere:
+        more = ", ..." if result.elsewhere > len(result.elsewhere_examples) else ""
+        named = ", ".join(map(shown, result.elsewhere_examples)) + more
+        progress.say(f"{plural(result.elsewhere, 'document')} planned by another source, not read again: {named}")
     if result.changed:
         more = ", ..." if result.changed > len(result.changed_examples) else ""
         named = ", ".join(map(shown, result.changed_examples)) + more

@@ -209,6 +209,8 @@ class PlanResult:
     changed_examples: tuple[str, ...] = ()
     unopened: Mapping[str, int] = field(default_factory=dict)
     unopened_examples: tuple[str, ...] = ()
+    elsewhere: int = 0  # known documents that the plan has under another relative path
+    elsewhere_examples: tuple[str, ...] = ()
 
 
 def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mapping[str, PlannedDocument]) -> None:
@@ -271,6 +273,8 @@ def known_documents(workspace: Workspace, found: Iterable[Generation]) -> DiskDi
                 unopened.add(document)
             for claim in name_claims(first):
                 known[_file_entry(claim.source, claim.relative)] = number_of(first.version)
+                if document == id_by_content(first):  # another source may have the file under another relative path
+                    known[_file_entry(claim.source)] = content
             for alias in first.aliases:
                 known[document_id(None, relative=alias, version=first.version, source="")] = content
     return known
@@ -288,7 +292,7 @@ def planned_among(workspace: Workspace, found: Iterable[Generation], ids: Set[st
     return {part.document_id for part in parts if part.document_id in ids}
 
 
-def _file_entry(source: str, relative: str) -> str:
+def _file_entry(source: str, relative: str = "") -> str:
     """Return the entry of a file among the known documents. No document id contains a null character."""
     return f"\0{source}\0{relative}"
 
@@ -456,9 +460,10 @@ class Planner:
         Raises:
             UsageError: A known document was requested with pages that are not in the plan. Raised at the end.
         """
-        known_count = copies = differing = changed = 0
+        known_count = copies = differing = changed = elsewhere = 0
         examples: list[str] = []
         changed_examples: list[str] = []
+        elsewhere_examples: list[str] = []
         readmitted: Counter[str] = Counter()
         unopened: Counter[str] = Counter()
         unopened_examples: list[str] = []
@@ -468,6 +473,13 @@ class Planner:
             new: list[PlannedDocument] = []
             for document in members:
                 content = known.get(document.id)
+                if content is None and document.document_id is None:
+                    content = known.get(_file_entry(document.source))
+                    if content in contents_of(document):
+                        elsewhere += 1
+                        elsewhere_examples.append(document.source)
+                    else:
+                        content = None
                 if content is None:
                     new.append(document)
                     continue
@@ -483,7 +495,7 @@ class Planner:
                     changed_examples.append(document.source)
                 if cause := left_out.cause(document.id, document.version):
                     readmitted[cause] += 1
-            del examples[_MOST_EXAMPLES:], changed_examples[_MOST_EXAMPLES:]
+            del examples[_MOST_EXAMPLES:], changed_examples[_MOST_EXAMPLES:], elsewhere_examples[_MOST_EXAMPLES:]
             if not new:
                 continue
             first = new[0]
@@ -520,6 +532,8 @@ class Planner:
             changed_examples=tuple(changed_examples),
             unopened=unopened,
             unopened_examples=tuple(unopened_examples),
+            elsewhere=elsewhere,
+            elsewhere_examples=tuple(elsewhere_examples),
         )
         if differing_by_id:
             check_pages(self._workspace, found, differing_by_id)

@@ -317,21 +317,22 @@ def supersede_failed(
     while True:
         found = generations(workspace)
         state = _chosen_now(workspace, key, found, Selection(), None)
-        newest = {chosen.part.source: chosen.part.document_id for chosen in state.chosen.values()}
+        newest = {chosen.part.source: chosen.part.version for chosen in state.chosen.values()}  # version by source
         plans = (generation for generation in found if newest and generation.kind is Kind.SOURCES)
         for part in (part for generation in plans for unit in units_of(workspace, generation) for part in unit.parts):
             # A file without a version could not be read: its older pages may be those of the file.
             if part.version and part.source in newest and part.document_id == id_by_content(part):
-                newest[part.source] = part.document_id
+                newest[part.source] = part.version
         for document in given() if newest else ():
             if document.reason is None and document.document_id is None:
                 own = (document.source, *map(str, PurePath(document.source).parents))
-                newest |= dict.fromkeys(newest.keys() & own, document.id)
+                newest |= dict.fromkeys(newest.keys() & own, document.version)
         rows: dict[str, list[_Chosen]] = {}  # by document
         for chosen in sorted(state.chosen.values(), key=lambda chosen: chosen.index):
             part = chosen.part
             # The rows of a document with copies are those of other files too.
-            if part.document_id == id_by_content(part) != newest[part.source] and not part.aliases:
+            is_own = part.document_id == id_by_content(part) and not part.aliases
+            if is_own and part.version != newest[part.source]:
                 rows.setdefault(part.document_id, []).append(chosen)
         if not rows:
             return

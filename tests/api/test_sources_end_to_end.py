@@ -130,3 +130,16 @@ def test_pages_of_a_long_document_span_units_and_return_in_order(tmp_path):
     assert marks == [f"<!-- page {number} -->" for number in (1, 3, 4, 5, 6, 7)]
     places = [text.index(f"Long, sheet {number}.") for number in (1, 3, 4, 5, 6, 7)]
     assert places == sorted(places)
+
+
+def test_a_file_of_two_sources_is_planned_once(tmp_path):
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    for name in ("sub/a.pdf", "b.pdf"):
+        (tmp_path / "in" / name).write_bytes(bad.text_pdf([name]))
+    llm_ocr.plan(tmp_path / "in" / "sub", workspace=tmp_path / "w")
+    planned = cli("plan", "in", "-w", "w", cwd=tmp_path)
+    assert f"1 document planned by another source, not read again: {tmp_path}/in/sub/a.pdf" in planned.stderr
+    assert llm_ocr.open(tmp_path / "w").status.documents == 2
+    (tmp_path / "in" / "sub" / "a.pdf").write_bytes(bad.text_pdf(["Other text."]))
+    llm_ocr.plan(tmp_path / "in", workspace=tmp_path / "w")
+    assert llm_ocr.open(tmp_path / "w").status.documents == 3
