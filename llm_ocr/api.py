@@ -11,12 +11,11 @@ from llm_ocr.config import models
 from llm_ocr.config.fields import lists_settings
 from llm_ocr.config.loading import Sources, settings_from, sources_keyword
 from llm_ocr.config.models import PipelineCommand
-from llm_ocr.errors import UsageError
 from llm_ocr.exporting import Exported
 from llm_ocr.exporting import export as export_results
 from llm_ocr.plugins import COMMANDS
 from llm_ocr.runs import Run
-from llm_ocr.session import Session
+from llm_ocr.session import OF_RUNS, Session, page_settings
 from llm_ocr.stages import Progress, Silent
 from llm_ocr.stages.execute import execute
 from llm_ocr.stages.sharing import await_workspace
@@ -43,6 +42,10 @@ if TYPE_CHECKING:
         TransformKeywords,
         ViewKeywords,
     )
+
+
+#: Settings of Extract without effect on one page.
+_NOT_OF_A_PAGE = OF_RUNS | {"max_hours", "max_cost"}
 
 
 class Bars(Silent):
@@ -367,7 +370,7 @@ def view(
     return viewed
 
 
-@lists_settings(models.ExtractSettings, without=("sources", "workspace", "max_hours", "max_cost"))
+@lists_settings(models.ExtractSettings, without=_NOT_OF_A_PAGE)
 async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[ReadPageKeywords]") -> PageRecord:
     """Read one page image without a workspace.
 
@@ -379,12 +382,9 @@ async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[Rea
         The row of the page. The status of a page that cannot be read is `failed`, with a reason.
 
     Raises:
-        UsageError: A setting is unknown or invalid, or is a limit of runs: `max_hours`, `max_cost`.
+        UsageError: A setting is unknown or invalid, or has no effect on a single page.
     """
-    if limits := {"max_hours", "max_cost"} & settings.keys():
-        named = " and ".join(f"`{name}`" for name in sorted(limits))
-        raise UsageError(f"read_page reads one page and does not support {named}")
-    chosen = settings_from(models.ExtractSettings, "read_page", {"workspace": "-", **settings})
+    chosen = page_settings("read_page", settings, _NOT_OF_A_PAGE)
     unlimited = chosen.model_copy(update={"max_hours": None, "max_cost": None})  # limits of runs in the environment
     async with Session.from_settings(unlimited, command="run") as session:
         return await session.read_page(image)

@@ -3,13 +3,25 @@
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
 from llm_ocr.config.fields import lists_settings
-from llm_ocr.config.groups import EMBEDDED
+from llm_ocr.config.groups import (
+    EMBEDDED,
+    CountSettings,
+    DatasetSettings,
+    FilterSettings,
+    LogSettings,
+    OutcomeSettings,
+    RaySettings,
+    ShardSettings,
+    SourceSettings,
+    WorkspaceSettings,
+)
+from llm_ocr.config.launch_groups import JobGroup
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import ExtractSettings, ReadingCommand
 from llm_ocr.engines import PageReader
@@ -33,8 +45,16 @@ from llm_ocr.types import DocumentPart, PageRecord, Unit
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from llm_ocr.config.keywords import ExtractKeywords
+    from llm_ocr.config.keywords import SessionKeywords
 
+_CHOICE = (WorkspaceSettings, SourceSettings, DatasetSettings, CountSettings, FilterSettings)
+_WORK = (ShardSettings, RaySettings, OutcomeSettings, JobGroup)
+#: Settings of Extract that choose documents, share their pages among workers, or store results: not those of a page.
+OF_RUNS = (
+    frozenset(name for group in (*_CHOICE, *_WORK) for name in group.model_fields)
+    - {*LogSettings.model_fields, "password", "password_file"}
+    | {"batch_id", "workers", "max_concurrent_documents", "max_page_concurrency"}
+)
 #: Receives the position in `part.pages` and the row of each finished page.
 Finished = Callable[[int, PageRecord], Awaitable[None]]
 
@@ -56,7 +76,27 @@ class DocumentOptions:
 _Parts = tuple[Reading, PartRenderer, Model | None]
 
 
-@lists_settings(ExtractSettings, without=("sources", "workspace"))
+def page_settings(call: str, keywords: Mapping[str, object], without: Collection[str] = OF_RUNS) -> ExtractSettings:
+    """Return the settings of a Python call that reads single pages.
+
+    Args:
+        call: The name of the call.
+        keywords: The settings.
+        without: Settings that have no effect.
+
+    Raises:
+        UsageError: A setting is unknown or invalid, or has no effect.
+    """
+    if idle := [f"`{name}`" for name, value in keywords.items() if name in without and value is not None]:
+        verb = "has" if len(idle) == 1 else "have"
+        raise UsageError(
+            f"{' and '.join(idle)} {verb} no effect in {call}, which reads single pages",
+            hint="Leave it out, or read whole documents: `llm_ocr.run(sources, workspace=…)`.",
+        )
+    return settings_from(ExtractSettings, call, {**keywords, "workspace": "-"})
+
+
+@lists_settings(ExtractSettings, without=OF_RUNS)
 class Session:
     """Read pages without a workspace. The engine stays open between pages.
 
@@ -69,15 +109,15 @@ class Session:
 
     Args:
         progress: Receives messages and the status of each page. By default none is shown.
-        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.ExtractKeywords`.
+        **settings: `help()` lists them; `config` is a file of them. Types: `llm_ocr.config.keywords.SessionKeywords`.
 
     Raises:
-        UsageError: A setting is unknown or invalid, or settings contradict each other.
+        UsageError: A setting is unknown or invalid or has no effect on single pages, or settings contradict each other.
         LlmOcrError: No engine is available.
     """
 
-    def __init__(self, *, progress: Progress | None = None, **settings: "Unpack[ExtractKeywords]") -> None:
-        chosen = settings_from(ExtractSettings, "Session", {"workspace": "-", **settings})
+    def __init__(self, *, progress: Progress | None = None, **settings: "Unpack[SessionKeywords]") -> None:
+        chosen = page_settings("Session", settings)
         check_limits(chosen)
         self._begin(chosen, progress, "run")
 

@@ -270,11 +270,19 @@ def test_session_reads_pages_of_files_and_bytes_with_one_engine(page, tmp_path):
         ({"engin": "embedded"}, "Session has no setting engin; did you mean engine"),
         ({"engine": "embedded", "server_url": "http://a"}, "`server_url` has no effect with `engine=embedded`"),
         ({"engine": "embedded", "max_cost": 1.0}, "`max_cost`: no price is known"),
+        ({"engine": "embedded", "pages": "2"}, "`pages` has no effect in Session"),
+        ({"workspace": "out", "only": "a*"}, "`workspace` and `only` have no effect in Session"),
     ],
 )
 def test_a_session_checks_its_settings_before_the_first_page(settings, message):
     with pytest.raises(UsageError, match=message):
         llm_ocr.Session(**settings)
+
+
+@pytest.mark.parametrize("name", ["pages", "max_samples", "dataset", "sources", "shard_index", "max_cost"])
+def test_read_page_refuses_settings_without_effect(name, page):
+    with pytest.raises(UsageError, match=f"`{name}` has no effect in read_page"):
+        asyncio.run(llm_ocr.read_page(page, engine="embedded", **{name: "2"}))
 
 
 def test_page_text_is_neither_logged_nor_written_to_the_terminal(page, tmp_path, caplog, capfd):

@@ -12,16 +12,13 @@ Secret = str | SecretStr
 
 
 class LogKeywords(TypedDict, total=False):
-    """Output and logging; Workspace."""
+    """Output and logging."""
 
     config: str | Path | None
     quiet: bool
     log_level: Literal["debug", "info", "warning", "error"]
     log_file: str | Path | None
     log_format: Literal["text", "json"]
-    workspace_profile: Name | None
-    workspace_endpoint: Name | None
-    workspace_region: Name | None
 
 
 class VllmKeywords(TypedDict, total=False):
@@ -29,9 +26,6 @@ class VllmKeywords(TypedDict, total=False):
 
     price_per_hour: float | None
     max_inflight_requests: int | None
-    max_concurrent_documents: int | None
-    max_page_concurrency: int | None
-    workers: int | None
     max_page_attempts: int
     request_timeout: float
     vllm_command: Name
@@ -95,6 +89,14 @@ class DescribePromptKeywords(TypedDict, total=False):
     describe_known: Literal["ask", "keep"]
     describe_max_tokens: int | None
     describe_temperature: float | None
+
+
+class RequestKeywords(TypedDict, total=False):
+    """Concurrency (defaults are automatic)."""
+
+    max_concurrent_documents: int | None
+    max_page_concurrency: int | None
+    workers: int | None
 
 
 class EmbeddedKeywords(TypedDict, total=False):
@@ -191,6 +193,14 @@ class DatasetKeywords(TypedDict, total=False):
     pages_per_unit: int | None
 
 
+class WorkspaceKeywords(TypedDict, total=False):
+    """Workspace."""
+
+    workspace_profile: Name | None
+    workspace_endpoint: Name | None
+    workspace_region: Name | None
+
+
 class FieldsPromptKeywords(TypedDict, total=False):
     """Fields of documents."""
 
@@ -199,13 +209,13 @@ class FieldsPromptKeywords(TypedDict, total=False):
     passage_tokens: int
 
 
-class ViewKeywords(LogKeywords, total=False):
+class ViewKeywords(LogKeywords, WorkspaceKeywords, total=False):
     """Settings of `llm_ocr.view`."""
 
     compare: Name | None
 
 
-class TransformKeywords(LogKeywords, RemoteKeywords, total=False):
+class TransformKeywords(LogKeywords, RemoteKeywords, WorkspaceKeywords, total=False):
     """Settings of `llm_ocr.transform`."""
 
     lease_seconds: float | None
@@ -213,7 +223,7 @@ class TransformKeywords(LogKeywords, RemoteKeywords, total=False):
     shard_count: int
 
 
-class AssembleKeywords(LogKeywords, PageMarkersKeywords, total=False):
+class AssembleKeywords(LogKeywords, PageMarkersKeywords, WorkspaceKeywords, total=False):
     """Settings of `llm_ocr.assemble`."""
 
     launch: Name | None
@@ -226,7 +236,7 @@ class AssembleKeywords(LogKeywords, PageMarkersKeywords, total=False):
     pages_from: Name
 
 
-class RetryKeywords(LogKeywords, RenderKeywords, RemoteKeywords, total=False):
+class RetryKeywords(RenderKeywords, LogKeywords, RemoteKeywords, WorkspaceKeywords, total=False):
     """Settings of `llm_ocr.retry_failed`."""
 
     engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
@@ -237,7 +247,7 @@ class RetryKeywords(LogKeywords, RenderKeywords, RemoteKeywords, total=False):
     below_quality: float | None
 
 
-class ExportKeywords(LogKeywords, RemoteKeywords, total=False):
+class ExportKeywords(LogKeywords, RemoteKeywords, WorkspaceKeywords, total=False):
     """Settings of `llm_ocr.export`."""
 
     confinement: Literal["auto", "off"]
@@ -273,7 +283,9 @@ class ExportKeywords(LogKeywords, RemoteKeywords, total=False):
     public: bool
 
 
-class FieldsKeywords(VllmKeywords, LogKeywords, WhichModelKeywords, FieldsPromptKeywords, total=False):
+class FieldsKeywords(
+    VllmKeywords, LogKeywords, WhichModelKeywords, RequestKeywords, WorkspaceKeywords, FieldsPromptKeywords, total=False
+):
     """Settings of `llm_ocr.fields`."""
 
     launch: Name | None
@@ -288,7 +300,15 @@ class FieldsKeywords(VllmKeywords, LogKeywords, WhichModelKeywords, FieldsPrompt
 
 
 class DescribeKeywords(
-    VllmKeywords, LogKeywords, DescribePromptKeywords, EmbeddedKeywords, WhichModelKeywords, RayKeywords, total=False
+    VllmKeywords,
+    DescribePromptKeywords,
+    LogKeywords,
+    EmbeddedKeywords,
+    WhichModelKeywords,
+    RayKeywords,
+    RequestKeywords,
+    WorkspaceKeywords,
+    total=False,
 ):
     """Settings of `llm_ocr.describe`."""
 
@@ -311,12 +331,13 @@ class DescribeKeywords(
 class PlanKeywords(
     ModelKeywords,
     DatasetKeywords,
-    LogKeywords,
     RenderKeywords,
+    LogKeywords,
     EmbeddedKeywords,
     WhichModelKeywords,
     RemoteKeywords,
     FilterKeywords,
+    WorkspaceKeywords,
     total=False,
 ):
     """Settings of `llm_ocr.plan`."""
@@ -329,26 +350,43 @@ class PlanKeywords(
     password_file: str | Path | None
 
 
-class RepairKeywords(
+class ReadPageKeywords(
     VllmKeywords,
-    RetryKeywords,
     ModelKeywords,
     LedgerKeywords,
+    RenderKeywords,
+    LogKeywords,
     EmbeddedKeywords,
     WhichModelKeywords,
-    RayKeywords,
+    RemoteKeywords,
     total=False,
 ):
+    """Settings of `llm_ocr.read_page`."""
+
+    confinement: Literal["auto", "off"]
+    ocr_language: Name | None
+    engine: Literal["auto", "vllm", "server", "embedded", "hybrid"]
+    password: Secret | Iterable[Secret]
+    password_file: str | Path | None
+
+
+class SessionKeywords(ReadPageKeywords, total=False):
+    """Settings of `llm_ocr.Session`."""
+
+    max_hours: float | None
+    max_cost: float | None
+
+
+class RepairKeywords(SessionKeywords, RayKeywords, RequestKeywords, WorkspaceKeywords, total=False):
     """Settings of `llm_ocr.repair`."""
 
     launch: Name | None
     max_failed_rate: float
-    max_hours: float | None
-    max_cost: float | None
     lease_seconds: float | None
     shard_index: int
     shard_count: int
-    ocr_language: Name | None
+    batch_id: Name | None
+    below_quality: float | None
     unbalanced: bool
     max_pages: int | None
     page_list: str | Path | None
@@ -359,11 +397,13 @@ class EstimateKeywords(
     VllmKeywords,
     ModelKeywords,
     DatasetKeywords,
-    LogKeywords,
     RenderKeywords,
+    LogKeywords,
     EmbeddedKeywords,
     WhichModelKeywords,
     RemoteKeywords,
+    RequestKeywords,
+    WorkspaceKeywords,
     total=False,
 ):
     """Settings of `llm_ocr.estimate`."""
@@ -388,41 +428,46 @@ class EstimateKeywords(
     json_output: bool
 
 
-class ReadPageKeywords(PlanKeywords, VllmKeywords, LedgerKeywords, RayKeywords, total=False):
-    """Settings of `llm_ocr.read_page`."""
+class ExtractKeywords(
+    SessionKeywords, DatasetKeywords, FilterKeywords, RayKeywords, RequestKeywords, WorkspaceKeywords, total=False
+):
+    """Settings of `llm_ocr.extract`."""
 
     launch: Name | None
     max_failed_rate: float
     lease_seconds: float | None
     shard_index: int
     shard_count: int
-
-
-class ExtractKeywords(ReadPageKeywords, total=False):
-    """Settings of `llm_ocr.extract`."""
-
-    max_hours: float | None
-    max_cost: float | None
+    batch_id: Name | None
 
 
 class RunKeywords(
-    PlanKeywords, VllmKeywords, DescribePromptKeywords, LedgerKeywords, PageMarkersKeywords, RayKeywords, total=False
+    SessionKeywords,
+    DatasetKeywords,
+    DescribePromptKeywords,
+    FilterKeywords,
+    PageMarkersKeywords,
+    RayKeywords,
+    RequestKeywords,
+    WorkspaceKeywords,
+    total=False,
 ):
     """Settings of `llm_ocr.run`."""
 
     max_failed_rate: float
-    max_hours: float | None
-    max_cost: float | None
     lease_seconds: float | None
+    batch_id: Name | None
     stdout: bool
 
 
 class SubmitKeywords(
-    PlanKeywords,
-    VllmKeywords,
+    ReadPageKeywords,
+    DatasetKeywords,
     DescribePromptKeywords,
-    LedgerKeywords,
+    FilterKeywords,
     PageMarkersKeywords,
+    RequestKeywords,
+    WorkspaceKeywords,
     FieldsPromptKeywords,
     total=False,
 ):
@@ -470,6 +515,7 @@ class SubmitKeywords(
     input: Name | None
     pages_from: Name
     lease_seconds: float | None
+    batch_id: Name | None
     below_quality: float | None
     unbalanced: bool
     max_pages: int | None

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from llm_ocr.config import groups, models
 from llm_ocr.config.fields import Setting, as_keywords, settings_of
 from llm_ocr.config.groups import Group, duration, name_text
+from llm_ocr.session import OF_RUNS
 
 FILE = Path(groups.__file__).with_name("keywords.py")
 
@@ -26,7 +27,8 @@ CALLS: dict[str, tuple[type[Group], frozenset[str], str]] = {
     "RunKeywords": (models.RunSettings, frozenset(), "run"),
     "PlanKeywords": (models.PlanSettings, frozenset(), "plan"),
     "ExtractKeywords": (models.ExtractSettings, frozenset(), "extract"),
-    "ReadPageKeywords": (models.ExtractSettings, frozenset({"max_hours", "max_cost"}), "read_page"),
+    "SessionKeywords": (models.ExtractSettings, OF_RUNS, "Session"),
+    "ReadPageKeywords": (models.ExtractSettings, OF_RUNS | {"max_hours", "max_cost"}, "read_page"),
     "DescribeKeywords": (models.DescribeSettings, frozenset(), "describe"),
     "AssembleKeywords": (models.AssembleSettings, frozenset(), "assemble"),
     "FieldsKeywords": (models.FieldsSettings, frozenset({"fields_schema"}), "fields"),
