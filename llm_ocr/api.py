@@ -382,7 +382,7 @@ async def read_page(image: "str | Path | bytes | Image", **settings: "Unpack[Rea
         The row of the page. The status of a page that cannot be read is `failed`, with a reason.
 
     Raises:
-        UsageError: A setting is unknown or invalid, or has no effect on a single page.
+        UsageError: A setting is unknown or invalid, or has no effect on a single page, or the image has another type.
     """
     chosen = page_settings("read_page", settings, _NOT_OF_A_PAGE)
     unlimited = chosen.model_copy(update={"max_hours": None, "max_cost": None})  # limits of runs in the environment

@@ -24,6 +24,7 @@ from llm_ocr.config.groups import (
 from llm_ocr.config.launch_groups import JobGroup
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import ExtractSettings, ReadingCommand
+from llm_ocr.documents.images import plain_image
 from llm_ocr.engines import PageReader
 from llm_ocr.engines.regions.detection import tasks_with
 from llm_ocr.engines.regions.doclayout import MODEL
@@ -50,11 +51,9 @@ if TYPE_CHECKING:
 _CHOICE = (WorkspaceSettings, SourceSettings, DatasetSettings, CountSettings, FilterSettings)
 _WORK = (ShardSettings, RaySettings, OutcomeSettings, JobGroup)
 #: Settings of Extract that choose documents, share their pages among workers, or store results: not those of a page.
-OF_RUNS = (
-    frozenset(name for group in (*_CHOICE, *_WORK) for name in group.model_fields)
-    - {*LogSettings.model_fields, "password", "password_file"}
-    | {"batch_id", "workers", "max_concurrent_documents", "max_page_concurrency"}
-)
+OF_RUNS = frozenset(name for group in (*_CHOICE, *_WORK) for name in group.model_fields)
+OF_RUNS -= {*LogSettings.model_fields, "password", "password_file"}
+OF_RUNS |= {"batch_id", "workers", "max_concurrent_documents", "max_page_concurrency"}
 #: Receives the position in `part.pages` and the row of each finished page.
 Finished = Callable[[int, PageRecord], Awaitable[None]]
 
@@ -189,6 +188,7 @@ class Session:
             The row of the page. The status of a page that cannot be read is `failed`, with a reason.
 
         Raises:
+            UsageError: The image has another type, or no pixels.
             ServerError: No server can be started or reached.
             LimitReached: A limit is reached.
         """
@@ -308,8 +308,16 @@ def _as_file(image: "str | Path | bytes | Image", folder: Path) -> Path:
     file = folder / "image"
     if isinstance(image, bytes):
         file.write_bytes(image)
-    else:
-        image.save(file, "PNG", compress_level=1)
+        return file
+    from PIL import Image
+
+    if not isinstance(image, Image.Image) or 0 in image.size:
+        what = f"is of type {type(image).__name__}" if not isinstance(image, Image.Image) else "has no pixels"
+        raise UsageError(
+            f"the image {what}",
+            hint="Use a path, the bytes of a file, or an image of Pillow. For an array: `PIL.Image.fromarray(array)`.",
+        )
+    plain_image(image).save(file, "PNG", compress_level=1)  # PNG has no CMYK, for example
     return file
 
 

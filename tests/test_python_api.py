@@ -18,7 +18,7 @@ from types import ModuleType
 import nbclient
 import nbformat
 import pytest
-from PIL import Image
+from PIL import Image, ImageChops
 
 import llm_ocr
 from llm_ocr.errors import (
@@ -262,6 +262,29 @@ def test_session_reads_pages_of_files_and_bytes_with_one_engine(page, tmp_path):
     assert same.markdown == first.markdown
     assert (bad.status, bad.reason) == (Status.FAILED, Reason.UNREADABLE)
     assert (beyond.status, beyond.reason, beyond.page_number) == (Status.FAILED, Reason.NO_SUCH_PAGE, 2)
+
+
+def test_pictures_of_all_modes_of_pillow_are_read():
+    gray = Image.new("L", (64, 64), 255)
+    gray.paste(Image.linear_gradient("L").resize((48, 48)), (8, 8))
+    between = {"La": "LA", "RGBa": "RGBA", "HSV": "RGB", "YCbCr": "RGB"}
+    modes = ["CMYK", "F", "HSV", "I", "La", "RGBa", "YCbCr"]
+
+    async def read() -> list[llm_ocr.PageRecord]:
+        async with llm_ocr.Session(**ONE_EACH) as session:
+            pictures = [gray.convert(between.get(mode, mode)).convert(mode) for mode in modes]
+            return await asyncio.gather(*map(session.read_page, pictures))
+
+    for mode, record in zip(modes, asyncio.run(read()), strict=True):
+        assert record.image is not None, (mode, record.detail)
+        shown = Image.open(io.BytesIO(record.image.data)).convert("L")
+        assert ImageChops.difference(shown, gray).getextrema()[1] <= 4, mode
+
+
+@pytest.mark.parametrize("given", [bytearray(b"x"), [[0, 1]], None, Image.new("L", (0, 4))], ids=type)
+def test_other_types_of_images_are_an_error(given):
+    with pytest.raises(UsageError, match=r"the image (is of type|has no pixels)"):
+        asyncio.run(llm_ocr.read_page(given, engine="embedded"))
 
 
 @pytest.mark.parametrize(

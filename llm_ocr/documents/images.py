@@ -390,7 +390,7 @@ def plain_image(image: "Image.Image") -> "Image.Image":
     if image.mode.startswith(("I", "F")):
         return _eight_bits(image)
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or (image.mode == "P" and "transparency" in image.info):
-        return _on_paper(image.convert("RGBA"))
+        return _on_paper((image.convert("LA") if image.mode == "La" else image).convert("RGBA"))
     return image.convert("RGB")
 
 
