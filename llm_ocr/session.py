@@ -152,6 +152,8 @@ class Session:
             )
         self._progress = progress or Silent()
         self._open: asyncio.Task[_Parts] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # in which the first page was read
+        self._closed = False
         self._held = contextlib.AsyncExitStack()
         self._entering = asyncio.Lock()
         self._allowance = Allowance(settings)
@@ -188,7 +190,7 @@ class Session:
             The row of the page. The status of a page that cannot be read is `failed`, with a reason.
 
         Raises:
-            UsageError: The image has another type, or no pixels.
+            UsageError: The image has another type, or no pixels; or the session is closed or of another event loop.
             ServerError: No server can be started or reached.
             LimitReached: A limit is reached.
         """
@@ -211,7 +213,7 @@ class Session:
             way: How the document is read.
 
         Raises:
-            UsageError: The way is not possible with this engine.
+            UsageError: The way is not possible with this engine, or the session is closed or of another event loop.
             ServerError: No server can be started or reached.
             LimitReached: A limit is reached. Pages in progress are finished first.
         """
@@ -259,7 +261,13 @@ class Session:
             raise LimitReached(f"{reached} in this session", hint="Open a new session with a higher limit to continue.")
 
     async def close(self) -> None:
-        """Stop servers and processes. Pages in progress fail or raise `ServerError`. May be called twice."""
+        """Stop servers and processes. Pages in progress fail or raise `ServerError`. May be called twice.
+
+        Raises:
+            UsageError: The session was used in another event loop.
+        """
+        self._need_loop()
+        self._closed = True
         if self._open is not None:
             self._open.cancel()
             await asyncio.gather(self._open, return_exceptions=True)
@@ -267,9 +275,21 @@ class Session:
 
     async def _parts(self) -> _Parts:
         """Return the open resources. They are opened once for all callers, and again after an error."""
+        self._need_loop()
+        if self._closed:
+            raise UsageError("the session is closed", hint="Read more pages in a new session.")
+        self._loop = asyncio.get_running_loop()
         if self._open is None or (self._open.done() and (self._open.cancelled() or self._open.exception())):
             self._open = asyncio.create_task(self._opened())
         return await asyncio.shield(self._open)
+
+    def _need_loop(self) -> None:
+        """Raise `UsageError` in another event loop than that of the first page: processes and servers belong to it."""
+        if self._loop not in (None, asyncio.get_running_loop()):
+            raise UsageError(
+                "the session was used in another event loop",
+                hint="Read all its pages in one call of `asyncio.run`, or open a session in each.",
+            )
 
     async def _opened(self) -> _Parts:
         progress = self._progress

@@ -281,6 +281,27 @@ def test_pictures_of_all_modes_of_pillow_are_read():
         assert ImageChops.difference(shown, gray).getextrema()[1] <= 4, mode
 
 
+def test_closed_session_is_an_error(page):
+    async def read() -> None:
+        async with llm_ocr.Session(**ONE_EACH) as session:
+            assert (await session.read_page(page)).status is Status.OK
+        await session.close()
+        with pytest.raises(UsageError, match="the session is closed"):
+            await session.read_page(page)
+
+    asyncio.run(read())
+
+
+def test_session_of_another_event_loop_is_an_error(page):
+    session = llm_ocr.Session(**ONE_EACH)
+    with asyncio.Runner() as first:
+        assert first.run(session.read_page(page)).status is Status.OK
+        for use in (lambda: session.read_page(page), session.close):
+            with asyncio.Runner() as other, pytest.raises(UsageError, match="used in another event loop"):
+                other.run(use())
+        first.run(session.close())
+
+
 @pytest.mark.parametrize("given", [bytearray(b"x"), [[0, 1]], None, Image.new("L", (0, 4))], ids=type)
 def test_other_types_of_images_are_an_error(given):
     with pytest.raises(UsageError, match=r"the image (is of type|has no pixels)"):
