@@ -310,7 +310,7 @@ def transform(
 
     Raises:
         UsageError: `stage` is not a valid name, or a setting is unknown or invalid.
-        StageError: `function` raised for the first page. Its exception is the cause.
+        StageError: `function` raised for the first page, and its exception is the cause; or it returned no valid row.
         StageMissing: Extract has not finished.
     """
     chosen = settings_from(models.TransformSettings, "transform", {"workspace": str(workspace), **settings})

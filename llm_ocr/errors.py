@@ -11,7 +11,7 @@ LlmOcrError                 exit 1 unless a subclass has another code
 │   ├── ObjectChanged           compare-and-swap failed: the object has changed or is gone
 │   └── DatasetDamaged          files of the assembled dataset differ from the files that Assemble wrote
 ├── MissingExtra            exit 1: an optional package is not installed
-├── StageError              exit 1: the function of a user-defined stage failed for its first page
+├── StageError              exit 1: the function of a user-defined stage failed for its first page, or returned no row
 ├── PageFailure             never ends a run: becomes a failed record of one page or document
 ├── Interrupted             exit 4: stopped by a signal; the same command continues the run
 ├── ServerError             exit 1: the model server cannot be started, reached, or used
@@ -155,18 +155,21 @@ def install_command(name: str) -> str:
 class PageFailure(LlmOcrError):
     """A page (or, with page None, a whole document) could not be read; it becomes a `failed` record.
 
-    `tries` are the requests made for it, as in `Attempt`.
+    `tries` are the requests made for it, as in `Attempt`. Another text as the reason is the detail of a `stage error`.
     """
 
     def __init__(
         self,
-        reason: Reason,
+        reason: Reason | str,
         detail: str = "",
         *,
         hint: str = "",
         retryable: bool = False,
         tries: tuple[Mapping[str, Any], ...] = (),
     ) -> None:
+        if reason not in list(Reason):  # raised by a function of a user
+            reason, detail = Reason.STAGE_ERROR, f"{reason}: {detail}" if detail else reason
+        reason = Reason(reason)
         super().__init__(f"{reason.value}: {detail}" if detail else reason.value, hint=hint)
         self.reason = reason
         self.detail = detail

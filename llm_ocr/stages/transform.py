@@ -68,9 +68,6 @@ async def _transform(
         nonlocal proven
         try:
             made = function(page)
-            before, after = ((one.page_id, one.document_id, one.dataset_index) for one in (page, made))
-            if after != before:
-                raise ValueError("the function returned the row of another page")
         except PageFailure as failure:  # raised on purpose
             return _without_content(page, failure.reason, failure.detail)
         except Exception as error:
@@ -86,6 +83,11 @@ async def _transform(
                     "page as failed on purpose, raise llm_ocr.errors.PageFailure(reason, detail).",
                 ) from error
             return _without_content(page, Reason.STAGE_ERROR, detail)
+        if wrong := _wrong(page, made):  # which the stages behind could not read
+            raise StageError(
+                f"{stage}: the function returned {wrong} ({page.source}, page {page.page_number})",
+                hint="Nothing of this unit was stored. Return the row with changes: dataclasses.replace(page, ...).",
+            )
         proven = True
         return made
 
@@ -108,6 +110,22 @@ async def _transform(
     progress.end()
     await asyncio.to_thread(workspace.flush)
     return Run(workspace, worked)
+
+
+def _wrong(page: PageRecord, made: object) -> str:
+    """Return what is wrong with the new row of a page; empty if it can be stored."""
+    if not isinstance(made, PageRecord):
+        return f"an object of type {type(made).__name__}, and no row"
+    before, after = ((one.page_id, one.document_id, one.dataset_index, one.page_number) for one in (page, made))
+    if after != before:
+        return "the row of another page: page_id, document_id, dataset_index, or page_number differs"
+    if not isinstance(made.markdown, str):
+        return f"a row with markdown of type {type(made.markdown).__name__}, and no text"
+    if not isinstance(made.status, Status):
+        return f"a row with status={made.status!r}, and no llm_ocr.Status"
+    if not isinstance(made.reason, Reason if made.status is Status.FAILED else Reason | None):
+        return f"a row with status={made.status.value} and reason={made.reason!r}, and no llm_ocr.types.Reason"
+    return ""
 
 
 def _without_content(page: PageRecord, reason: Reason, detail: str) -> PageRecord:

@@ -8,7 +8,7 @@ from running import FRUGALLY, cli
 
 import llm_ocr
 from llm_ocr.errors import PageFailure, StageError, StageMissing, UsageError
-from llm_ocr.types import Reason
+from llm_ocr.types import Reason, Status
 
 EMBEDDED = {"engine": "embedded"}
 
@@ -68,9 +68,27 @@ def test_shards_of_it_cover_every_page_once(extracted):
     assert sorted(seen) == sorted(page.page_id for page in llm_ocr.open(extracted).pages())
 
 
-def test_another_pages_row_is_refused(extracted):
-    with pytest.raises(StageError, match="row of another page"):
-        llm_ocr.transform(lambda page: replace(page, page_id="other"), workspace=extracted, stage="shout")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"page_id": "other"}, "the row of another page"),
+        ({"page_number": 9}, "the row of another page"),
+        ({"markdown": None}, "a row with markdown of type NoneType"),
+        ({"status": "done"}, "a row with status='done'"),
+        ({"status": Status.FAILED}, "a row with status=failed and reason=None"),
+        (None, "an object of type NoneType"),
+    ],
+)
+def test_rows_that_cannot_be_stored_end_the_call(extracted, changes, message):
+    """Also after the first page."""
+
+    def change(page):
+        if page.page_number != 3:
+            return page
+        return None if changes is None else replace(page, **changes)
+
+    with pytest.raises(StageError, match=rf"returned {message}.* \(.*paper\.pdf, page 3\)"):
+        llm_ocr.transform(change, workspace=extracted, stage="shout")
 
 
 def test_function_that_always_raises_ends_the_call(extracted):
@@ -114,6 +132,15 @@ def test_stage_fails_a_page_on_purpose(extracted):
 
     llm_ocr.transform(refusing, workspace=extracted, stage="shout")
     assert {(page.reason, page.detail) for page in assembled(extracted).failures()} == {("low quality", "not wanted")}
+
+
+def test_failure_with_another_text_keeps_it(extracted):
+    def refusing(page):
+        raise PageFailure("a letter to a patient")
+
+    llm_ocr.transform(refusing, workspace=extracted, stage="shout")
+    failed = {(page.reason, page.detail) for page in assembled(extracted).failures()}
+    assert failed == {("stage error", "a letter to a patient")}
 
 
 @pytest.mark.parametrize("stage", ["extract", "plan", "dataset", "Loud", "a/b", ""])
