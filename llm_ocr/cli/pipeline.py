@@ -98,7 +98,9 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         if repaired is not None and repaired.repairs and run.processed.get("extract"):
             write_line(str(repaired.repairs[-1]), out)
         assembled = repaired is not None and repaired.stages["assemble"].finished
-        if isinstance(settings, AssemblyCommand) or (isinstance(settings, RepairSettings) and assembled):
+        if command == "run" and "extract" in run.processed and "assemble" not in run.processed:
+            lines = []  # the progress has said that other workers still read or describe
+        elif isinstance(settings, AssemblyCommand) or (isinstance(settings, RepairSettings) and assembled):
             lines = _results(settings, status)
         elif isinstance(settings, FieldsSettings):
             workspace = shlex.quote(settings.workspace)

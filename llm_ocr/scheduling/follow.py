@@ -161,7 +161,7 @@ def followed(
     pauses: Pauses,
     wait: Callable[[float], bool],
     grown: Callable[[], bool] = lambda: False,
-) -> Generator[int, None, bool]:
+) -> Generator[int, None, int | None]:
     """Yield places of units until this worker has taken its units, and the preceding stage has published all.
 
     Args:
@@ -172,7 +172,8 @@ def followed(
         grown: returns whether the plan has new units.
 
     Returns:
-        Whether the plan has grown before the end. The caller then follows the new units and the remaining ones.
+        The number of units that other workers hold at the end. None: the plan has grown before, and the caller follows
+        the new units and the remaining ones.
 
     Raises:
         StorageError: the store could not be read.
@@ -185,7 +186,7 @@ def followed(
             taking.freshen(fresh)
             pauses.came()
         elif ready and grown():
-            return True
+            return None
         elif (ready and ready.missing) or isinstance(step, Wait):
             for message in step.messages if isinstance(step, Wait) else ():
                 pauses.say(message)
@@ -196,8 +197,8 @@ def followed(
             elif ready:
                 seconds = min(seconds, pauses.pause("units of other workers", "none released"))
             if wait(seconds):
-                return False
+                return 0
         else:
             if step.held:
                 pauses.say(str(step))
-            return False
+            return step.held

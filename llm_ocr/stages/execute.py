@@ -20,7 +20,7 @@ from llm_ocr.config.models import (
 )
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.documents.sources import Found
-from llm_ocr.errors import StorageError, install_command
+from llm_ocr.errors import StageMissing, StorageError, install_command
 from llm_ocr.plugins import ENGINES
 from llm_ocr.results.field_schema import load_schema, read_schema
 from llm_ocr.runs import Run
@@ -134,13 +134,7 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
                 from llm_ocr.compat.importing import take_over
 
                 await take_over(job, dataset)
-            for stage in (stages := await _stages(without_servers(job) if on_ray else job)):
-                last = stage is stages[-1]
-                async with (
-                    _still_exists(workspace),
-                    limits.stage(stage.__name__, progress, finishes=not on_ray, last=last),
-                ):
-                    await job.run(stage, job)
+            await _run_stages(job, limits, on_ray=on_ray)
         if workspace.url.startswith("hf://"):  # the preview; the engine has ended, so no GPU waits for the upload
             from llm_ocr.compat.stage_dataset import show_pages
 
@@ -148,6 +142,24 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
         await asyncio.to_thread(workspace.flush)
         engines.check_answers()
     return Run(workspace, worked)
+
+
+async def _run_stages(job: Job[Any], limits: Limits, *, on_ray: bool) -> None:
+    """Run the stages of a command, after planning. `run` ends before a stage that waits for units of other workers."""
+    stages = await _stages(without_servers(job) if on_ray else job)
+    for stage in stages:
+        async with (
+            _still_exists(job.workspace),
+            limits.stage(stage.__name__, job.progress, finishes=not on_ray, last=stage is stages[-1]),
+        ):
+            try:
+                await job.run(stage, job)
+            except StageMissing as missing:
+                if job.command != "run" or not job.worked.held:
+                    raise
+                others = f"the worker that finishes last continues with {stage.__name__}"
+                job.progress.say(f"{missing.args[0]}: {others}, and so does a later run")
+                return
 
 
 async def _planned(job: Job[Any], found: Found, stack: contextlib.AsyncExitStack, *, on_ray: bool) -> Job[Any]:

@@ -93,7 +93,7 @@ class Sharing:
 
     def __init__(self, job: Job[LeaseSettings], split: Split, claim: Claim) -> None:
         self.grown = False  # whether the last `take` ended because the plan grew
-        self._workspace = job.workspace
+        self._workspace, self._worked = job.workspace, job.worked
         self._claim, self._stage, self._key = claim, claim.stage, claim.folder
         self._split = split
         # What other workers of a cluster hold is no news for the user.
@@ -154,7 +154,8 @@ class Sharing:
         grown = partial(has_generation, self._workspace, generations + 1)
 
         def places() -> Iterator[int]:
-            self.grown = yield from followed(taking, ready, Pauses(self._say), self._stop.wait, grown)
+            held = yield from followed(taking, ready, Pauses(self._say), self._stop.wait, grown)
+            self.grown, self._worked.held = held is None, held or 0
 
         for place in places():
             yield units[place]

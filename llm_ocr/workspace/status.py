@@ -312,11 +312,13 @@ class _Sum:
 class Worked:
     """What a command has finished itself: pages by stage, and figures in Describe.
 
-    `shared` is whether other workers may process units of the same stages.
+    `shared` is whether other workers may process units of the same stages. `held` is the number of units of its last
+    stage that others still held when no other was left.
     """
 
     counts: dict[str, Counts] = field(default_factory=dict)
     shared: bool = False
+    held: int = 0
 
 
 def known_status(workspace: Workspace, worked: Worked) -> RunStatus | None:

@@ -7,9 +7,11 @@ import pytest
 from running import FRUGALLY, Told
 
 import llm_ocr
+from llm_ocr.cli import main
 from llm_ocr.config.models import DescribeSettings, ExtractSettings, RunSettings
 from llm_ocr.errors import UsageError, WorkspaceError
 from llm_ocr.scheduling import shards
+from llm_ocr.scheduling.leases import LeaseOptions, Leases
 from llm_ocr.scheduling.shards import Shard, Split
 from llm_ocr.stages import sharing
 from llm_ocr.stages.extract import extract, extract_claim
@@ -229,6 +231,27 @@ def test_second_command_in_a_folder_is_told_how_to_share(small_examples, tmp_pat
         with pytest.raises(WorkspaceError, match="another command"):
             llm_ocr.extract(workspace=url, **FRUGALLY)
     llm_ocr.extract(workspace=url, **FRUGALLY)
+
+
+@pytest.mark.slow
+def test_run_leaves_the_end_to_the_worker_that_is_last(small_examples, tmp_path, capsys):
+    url = tmp_path / "w"
+    command = ["run", "-w", str(url), "--lease-seconds", "5", "--engine", "embedded", "--pages-per-unit", "1"]
+    assert main([*command, str(small_examples / "paper.pdf")]) == 0
+    key = llm_ocr.open(url).status.stages["extract"].key
+    llm_ocr.plan(small_examples / "fax.tiff", workspace=url, pages_per_unit=1, engine="embedded")
+    with Workspace.on(LocalStore(url)) as workspace:
+        *_, unit = read_units(workspace)
+    capsys.readouterr()
+    with Leases(LocalStore(url), EXTRACT, key, LeaseOptions(5.0, "another", str(url))) as other:
+        other.claim(unit.id)
+        assert main(command) == 0
+        shown = capsys.readouterr()
+        assert "1 of 4 units not extracted: the worker that finishes last continues with describe" in shown.err
+        assert "Result:" not in shown.out
+        assert "1 not done yet" in shown.out
+    assert main(command) == 0
+    assert llm_ocr.open(url).status.stages["assemble"].finished
 
 
 def test_a_dataset_repository_refuses_a_plan_for_too_many_files():

@@ -78,7 +78,7 @@ def test_followers_process_units_as_they_are_published(store, clock, shard, coun
         extracted(store, units, range(pauses % 3, count, 3))
 
     follower = Follower(store, units, clock, shard=shard)
-    assert follower.run(meanwhile) is False
+    assert follower.run(meanwhile) == 0
     assert sorted(follower.taken) == [units.name(place) for place in range(count)]
     assert follower.said[0].startswith(f"waiting for {count - len(range(0, count, 3))} of {count} units of {BEFORE}")
     assert len(follower.said) == 1
@@ -140,7 +140,7 @@ def test_units_of_dead_workers_are_taken_over_while_following(store, clock):
         extracted(store, units, [min(9 + pauses, 29)])
 
     follower = Follower(store, units, clock, seed=1)
-    assert follower.run(meanwhile) is False
+    assert follower.run(meanwhile) == 0
     assert sorted(follower.taken) == [units.name(place) for place in range(30)]
     assert follower.leases.stolen == 1
     assert clock() > SECONDS
@@ -202,7 +202,7 @@ def test_a_grown_plan_is_reported_when_no_work_remains(store, clock):
     units = named(4)
     extracted(store, units, [0])
     follower = Follower(store, units, clock)
-    assert follower.run(grown=lambda: True) is True
+    assert follower.run(grown=lambda: True) is None
     assert follower.taken == [units.name(0)]
 
 
