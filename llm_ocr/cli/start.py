@@ -40,6 +40,20 @@ from llm_ocr.errors import UsageError
 from llm_ocr.plugins import Command
 
 
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Let SIGTERM end the command as Ctrl-C does (exit code 4), unless another handler is installed."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@_terminated_like_interrupted()
 def start(command: Command, arguments: Sequence[str]) -> int:
     """Run one command; return its exit code."""
     model = command.settings()
@@ -77,7 +91,7 @@ def start(command: Command, arguments: Sequence[str]) -> int:
         write("".join(f"{line.rstrip()}\n" for line in aligned(rows)))
         return 0
     settings = loaded.settings
-    with logging_to(settings), _terminated_like_interrupted():
+    with logging_to(settings):
         for line in () if settings.quiet else loaded.warnings:
             write_line(f"llm-ocr: warning: {line}", sys.stderr)
         function = command.load()
@@ -278,19 +292,6 @@ def _help(setting: Setting) -> str:
     default = "" if unprinted else f" (default: {number})"
     missing = " (required)" if setting.required else ""
     return (setting.description + default + missing).replace("%", "%%")
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does (exit code 4), unless another handler is installed."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

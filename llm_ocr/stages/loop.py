@@ -129,11 +129,13 @@ def _signals_cancel(task: "asyncio.Task[Any] | None") -> Iterator[list[signal.Si
         STOPPING.begin()
         task.cancel()
 
-    which = (signal.SIGTERM, signal.SIGINT)
-    for number in which:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number in before:
         loop.add_signal_handler(number, stop, number)
     try:
         yield received
     finally:
-        for number in which:
-            loop.remove_signal_handler(number)
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)  # which sets the default handler
+            if handler is not None:  # not from Python
+                signal.signal(number, handler)

@@ -4,7 +4,9 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
+import sys
 from urllib.parse import unquote
 
 import bad_documents as bad
@@ -28,6 +30,20 @@ def test_the_exit_code_says_how_it_ended(llm_ocr, stub, code, said):
     assert done.returncode == code, done.stderr
     assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_signal_while_the_workspace_is_opened_ends_with_code_4():
+    pytest.importorskip("boto3")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        command = [sys.executable, "-m", "llm_ocr", "extract", "-w", "s3://bucket/w", "--workspace-endpoint", url]
+        keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_CONFIG_FILE": os.devnull}
+        started = subprocess.Popen(command, env={**os.environ, **keys}, stderr=subprocess.PIPE, text=True)
+        with silent.accept()[0]:
+            started.terminate()
+            _, said = started.communicate(timeout=60)
+    assert (started.returncode, said) == (4, "llm-ocr: interrupted. Run the same command again to continue.\n")
 
 
 def test_the_last_line_says_it_in_words_and_how_to_go_on(llm_ocr):
