@@ -109,8 +109,11 @@ class ServerSupervisor:
                 )
             else:
                 self.remembered.append((self.answers, hung))
-                nth = f"restart {len(self.remembered)} of {self.options.max_restarts}"
-                self.say(f"{self.server.name}: {why}; {nth}; its requests are sent again")
+                nth = f"{len(self.remembered)} of {self.options.max_restarts}"
+                what = f"restart {nth}; its requests are sent again"
+                if not self.server.managed:  # nothing starts it here
+                    what = f"waiting until it answers again, and its requests are sent again (time {nth})"
+                self.say(f"{self.server.name}: {why}; {what}")
             self.restarts += 1
             address, facts = await self.server.restart(why)
 

@@ -28,7 +28,9 @@ async def test_server_death_resends_open_requests_and_costs_no_attempt(managed: 
         await server.die("killed by signal 9")
         assert len(answered(await asking)) == 100
         assert fleet.load().restarts == 1
-        [line] = [line for line in said if "restart 1 of 5" in line]
+        [line] = [line for line in said if "its requests are sent again" in line]
+        assert ("restart 1 of 5" if managed else "waiting until it answers again") in line
+        assert managed or "restart" not in line
         assert "killed by signal 9" in line or not managed
     assert server.starts == 2
     assert max(server.asked.values()) == 2
