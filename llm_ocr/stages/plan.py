@@ -191,7 +191,8 @@ def _report(result: PlanResult, skipped: dict[str, int], progress: Progress) -> 
     if total := sum(result.unopened.values()):
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(result.unopened.items()))
         more = ", ..." if total > len(result.unopened_examples) else ""
-        named = ", ".join(map(shown, result.unopened_examples)) + more
+        examples = ((shown(source), detail.partition("\n")[0]) for source, detail in result.unopened_examples)
+        named = ", ".join(f"{source} ({detail})" if detail else source for source, detail in examples) + more
         progress.say(f"{plural(total, 'document')} cannot be read, and will be `failed` ({reasons}): {named}")
     if result.copies:
         progress.say(f"{plural(result.copies, 'duplicate')} of documents: read once, written under each path")

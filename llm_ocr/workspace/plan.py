@@ -196,7 +196,7 @@ class PlanResult:
     `known` documents were in the plan already and did not change. Of these, `differing` documents have another content
     or page selection now; `examples` lists some of their sources. `changed` documents are new, because the content of
     their file differs from the plan; `changed_examples` lists some of their sources. `unopened` counts new documents
-    that cannot be read, by reason; `unopened_examples` lists some of their sources.
+    that cannot be read, by reason; `unopened_examples` lists some of their sources with details.
     """
 
     generation: Generation | None
@@ -208,7 +208,7 @@ class PlanResult:
     changed: int = 0
     changed_examples: tuple[str, ...] = ()
     unopened: Mapping[str, int] = field(default_factory=dict)
-    unopened_examples: tuple[str, ...] = ()
+    unopened_examples: tuple[tuple[str, str], ...] = ()
     elsewhere: int = 0  # known documents that the plan has under another relative path
     elsewhere_examples: tuple[str, ...] = ()
 
@@ -466,7 +466,7 @@ class Planner:
         elsewhere_examples: list[str] = []
         readmitted: Counter[str] = Counter()
         unopened: Counter[str] = Counter()
-        unopened_examples: list[str] = []
+        unopened_examples: list[tuple[str, str]] = []
         differing_by_id: dict[str, PlannedDocument] = {}
         index = begin
         for members in self._members():
@@ -518,7 +518,7 @@ class Planner:
             if first.reason is not None:
                 unopened[first.reason.value] += 1
                 if len(unopened_examples) < _MOST_EXAMPLES:
-                    unopened_examples.append(first.source)
+                    unopened_examples.append((first.source, first.detail))
             yield Piece(part, range(index, index + part.reserved))
             index += part.reserved
         self._readmitted = dict(readmitted)

@@ -154,7 +154,7 @@ def test_plan_names_documents_that_cannot_be_read(tmp_path):
     planned = cli("plan", "list.txt", "-w", "out", cwd=tmp_path)
     assert planned.returncode == 0, said(planned)
     assert "7 documents cannot be read, and will be `failed` (not found 7): " in planned.stderr
-    assert "gone4.pdf, ...\n" in planned.stderr
+    assert "gone4.pdf (no such file), ...\n" in planned.stderr
     assert "cannot be read" not in cli("plan", "list.txt", "-w", "out", cwd=tmp_path).stderr
 
 
