@@ -213,6 +213,7 @@ class Load:
     in_flight: int = 0  # requests in flight
     queued: int = 0  # requests of this client that wait for a place in the window
     bytes_waiting: int = 0  # bytes of pages that are prepared or in preparation and not yet sent
+    capped: int = 0  # waits for the user's limits on units, documents, and pages in progress
     running: int | None = None  # from the servers' gauges; None without gauges
     waiting: int | None = None
     kv_usage: float | None = None  # used shares of the KV caches, 0..1 of each, summed over the servers

@@ -6,7 +6,7 @@ An item passes the `DocumentLimiter`, waits for its `Admission`, and leaves its 
 import asyncio
 import contextlib
 from collections import Counter, deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -40,6 +40,16 @@ class Admission:
         self._bytes = 0.0
         self._mean = float(FIRST_GUESS)
         self._left = asyncio.Event()
+        self.capped = 0  # waits for the user's limits on work in progress
+
+    @contextlib.contextmanager
+    def capping(self) -> Iterator[None]:
+        """Count the block as a wait for the user's limits."""
+        self.capped += 1
+        try:
+            yield
+        finally:
+            self.capped -= 1
 
     @property
     def bytes(self) -> int:
@@ -116,15 +126,23 @@ class DocumentLimiter(Generic[ItemT]):
         document: Returns the id of the document of an item.
         caps: The limits. `units` has no effect here.
         repeats: Whether `repeat` may be called until the last item is done.
+        capping: Encloses the waits of items for the limits.
     """
 
     def __init__(
-        self, items: AsyncIterator[ItemT], document: Callable[[ItemT], str], caps: Caps, *, repeats: bool = False
+        self,
+        items: AsyncIterator[ItemT],
+        document: Callable[[ItemT], str],
+        caps: Caps,
+        *,
+        repeats: bool = False,
+        capping: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._items = items
         self._repeats = repeats
         self._document = document
         self._caps = caps
+        self._capping = capping
         self._waiting: deque[ItemT] = deque()
         self._under_way: Counter[str] = Counter()
         self._freed = asyncio.Event()
@@ -144,14 +162,16 @@ class DocumentLimiter(Generic[ItemT]):
                     self._freed.clear()
                     freed = asyncio.create_task(self._freed.wait())
                     try:  # until a waiting item may be allowed, or another item was fetched
-                        await asyncio.wait({freed, ahead}, return_when=asyncio.FIRST_COMPLETED)
+                        with self._capping() if self._waiting else contextlib.nullcontext():
+                            await asyncio.wait({freed, ahead}, return_when=asyncio.FIRST_COMPLETED)
                     finally:
                         freed.cancel()
                     if ahead.done():
                         more, ahead = ahead.result(), None
                 else:
                     self._freed.clear()
-                    await self._freed.wait()
+                    with self._capping() if self._waiting else contextlib.nullcontext():
+                        await self._freed.wait()
         finally:
             if ahead is not None:
                 ahead.cancel()
@@ -320,6 +340,7 @@ class Flow(Generic[U, ItemT, RowT]):
                     lambda task: self.document(task.item),
                     self.caps,
                     repeats=self.again is not None,
+                    capping=self.admission.capping,
                 )
                 async for task in limiter:
                     ticket = await self.admission.enter()
@@ -347,7 +368,8 @@ class Flow(Generic[U, ItemT, RowT]):
                 tasks.create_task(publish_empty(unit))
                 continue
             if open_units is not None:
-                await open_units.acquire()
+                with self.admission.capping():
+                    await open_units.acquire()
             opened: _Open[U, ItemT, RowT] = _Open(unit, {}, items, len(items))
             for position, item in enumerate(items):
                 yield _Task(opened, position, item)

@@ -321,7 +321,7 @@ async def reading(job: Job[ReadingCommand], renderer: Renderer) -> Reading:
     own_text = transcribes and not settings.region_task and not model.chosen
     ahead = Admission(MOST_AHEAD, READ_AHEAD if first else AHEAD + detected)
     admission = Admission(2 * (renderer.workers + first.workers)) if first else ahead
-    job.progress.measure(lambda: replace(pool.load(), bytes_waiting=ahead.bytes))
+    job.progress.measure(lambda: replace(pool.load(), bytes_waiting=ahead.bytes, capped=admission.capped))
     route = Route(THRESHOLD if settings.model_threshold is None else settings.model_threshold, settings.model_share)
     # Whether a server is the simulator is known when it has answered.
     return Reading(layout or reader, admission, lambda: own_text and not pool.simulated, verifier, first, route, ahead)
@@ -385,7 +385,7 @@ async def describing(job: Job[FigureCommand]) -> AsyncIterator[tuple[FigureReade
         chosen={name: value for name, value in model.chosen.items() if name != "parsers"},  # of pages only
     )
     admission = Admission(MOST_AHEAD, AHEAD)
-    job.progress.measure(lambda: replace(pool.load(), bytes_waiting=admission.bytes))
+    job.progress.measure(lambda: replace(pool.load(), bytes_waiting=admission.bytes, capped=admission.capped))
     yield ModelFigureReader(pool, model.profile, options), admission
 
 

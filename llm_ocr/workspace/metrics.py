@@ -165,6 +165,7 @@ class Sample:
     running: float | None = None
     waiting: float | None = None
     bytes_waiting: float | None = None
+    capped: float | None = None
     kv_usage: float | None = None
     max_num_seqs: float | None = None
     client_cores: float | None = None
@@ -182,7 +183,8 @@ class Sample:
 # `getattr` reads the fields of these names, which are the columns: `asdict` takes eight times as long.
 COUNTS = ("ok", "degraded", "failed", "tokens_in", "tokens_out", "retries", "restarts")
 LOADS = (
-    "servers", "window", "in_flight", "queued", "running", "waiting", "bytes_waiting", "kv_usage", "max_num_seqs",
+    "servers", "window", "in_flight", "queued", "running", "waiting", "bytes_waiting", "capped", "kv_usage",
+    "max_num_seqs",
 )  # fmt: skip
 USES = ("client_cores", "renderer_cores", "intake_cores", "engine_cores", "gpu")
 GAUGES = (*LOADS, *USES)

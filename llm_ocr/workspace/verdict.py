@@ -32,6 +32,8 @@ STARVED = 1 / 16
 PINNED = 0.95
 #: Share of the ticks with a queue in which the running requests are at their highest, so that this is a limit.
 CEILING = 0.8
+#: Share of the time in which pages wait for the user's limits, from which these limit.
+CAPPED = 0.5
 #: Seconds of ticks without which there is no verdict.
 SHORTEST = 10.0
 
@@ -48,6 +50,7 @@ class Cause(StrEnum):
     KV = "KV memory"
     SEQUENCES = "parallel sequences"
     ENGINE = "engine core or GPU"
+    CAPS = "settings"
     UNKNOWN = "unknown"
 
 
@@ -71,6 +74,11 @@ def _unseen(tick: Sample) -> float:
 def _hungry(tick: Sample) -> bool:
     """Return whether the window has free places for which no request is ready."""
     return not _full(tick) and (tick.queued or 0.0) < 1
+
+
+def _capped(tick: Sample) -> bool:
+    """Return whether the window has free places because the user limits the work in progress."""
+    return _hungry(tick) and (tick.capped or 0.0) >= CAPPED
 
 
 def _queued(tick: Sample) -> bool:
@@ -110,10 +118,9 @@ def _kv(mean: Sample) -> float:
     return (mean.kv_usage or 0.0) / max(1.0, mean.servers or 1.0)
 
 
-#: Number of rules about a window with free places, which are the first.
-FREE = 4
-#: Rules in order; the number of a rule is its place, from 1. The first `FREE` are of a window with free places, the
-#: others of a full window.
+#: Numbers of the rules about a window with free places. The others are of a full window.
+FREE = frozenset({1, 2, 3, 4, 13})
+#: Rules in order; the number of a rule is its place, from 1.
 RULES: tuple[Rule, ...] = (
     Rule(
         Cause.CLIENT,
@@ -129,13 +136,17 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         Cause.SOURCE,
-        lambda tick: _hungry(tick) and (_below(tick.renderer_cores, BUSY_RENDERERS) or not tick.bytes_waiting),
+        lambda tick: (
+            _hungry(tick)
+            and not _capped(tick)
+            and (_below(tick.renderer_cores, BUSY_RENDERERS) or not tick.bytes_waiting)
+        ),
         lambda mean: f"{_in_window(mean)}, renderers {_percent(mean.renderer_cores)} busy",
         lambda _: "read the documents from a nearer store",
     ),
     Rule(
         Cause.UNKNOWN,
-        _hungry,
+        lambda tick: _hungry(tick) and not _capped(tick),
         lambda mean: f"{_in_window(mean)}: source or rendering, because processor times are not known here",
     ),
     Rule(
@@ -209,8 +220,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         Cause.UNKNOWN,
-        lambda _: True,
+        lambda tick: not _capped(tick),
         lambda mean: f"{_in_window(mean)}" + ("; the server has no gauges" if mean.running is None else ""),
+    ),
+    # Last, because workers of earlier versions have stored the numbers of the rules.
+    Rule(
+        Cause.CAPS,
+        _capped,
+        lambda mean: f"{_in_window(mean)}, and pages wait for the limits on work in progress",
+        lambda _: "a higher `workers`, `max_concurrent_documents`, or `max_page_concurrency`, whichever is set",
     ),
 )
 
@@ -297,7 +315,7 @@ def judge(ticks: Sequence[Sample]) -> Verdict | None:
         groups.setdefault(number, []).append(tick)
     verdict = Verdict({number: sum(tick.seconds for tick in group) for number, group in groups.items()})
     lost = sum(tick.retries for tick in kept) > sum(tick.items for tick in kept)
-    if lost and verdict.rule <= FREE:
+    if lost and verdict.rule in FREE:
         return None
     rule, mean = RULES[verdict.rule - 1], _mean(groups[verdict.rule])
     setting = rule.setting(mean)

@@ -182,6 +182,23 @@ def test_work_is_capped_while_other_documents_go_on(caps, most):
     assert most.items() <= counted(caps).items()
 
 
+@pytest.mark.parametrize(
+    ("caps", "waits"), [(Caps(), 0), (Caps(units=1), 1), (Caps(documents=1), 1), (Caps(pages=1), 1)], ids=str
+)
+def test_pages_that_wait_for_the_users_limits_are_reported(caps, waits):
+    admission, most = Admission(100), []
+
+    async def work(item, ticket):
+        ticket.release()
+        await rounds()
+        most.append(admission.capped)
+        return item
+
+    run([("a", ["a1", "a2"]), ("b", ["b1", "b2"])], work, admission=admission, caps=caps)
+    assert max(most) == waits
+    assert admission.capped == 0
+
+
 def test_rows_beyond_memory_wait_in_files_and_return_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     most = 0

@@ -69,6 +69,8 @@ CASES = [
     (10, SERVED | {"running": 64, "engine_cores": 0.6, "gpu": 0.4}, ": `vllm_arg=--max-num-seqs=128`"),
     (11, SERVED | {"running": 40}, "40 of 64 running, 6 waiting, KV cache 4 % full"),
     (12, {}, "the server has no gauges"),
+    (13, HUNGRY | {"client_cores": 0.3, "renderer_cores": 0.1, "capped": 1}, "wait for the limits on work in progress"),
+    (13, HUNGRY | {"capped": 1}, "a higher `workers`"),
 ]
 
 
