@@ -58,6 +58,13 @@ _NARROW, _WIDE = 0.15, 0.48
 _FIXED_PITCH, _ITALIC_FLAG, _FORCE_BOLD = 1, 1 << 6, 1 << 18  # PDF 32000-1, table 123
 #: Letters that are narrow in other fonts than monospaced ones, and fewest letters from which the pitch is known.
 _NARROW_LETTERS, _TELLING_LETTERS = [ord(letter) for letter in "fijlrtI"], 6
+#: Codes that show nothing: white space, joiners, marks of the direction, and the soft hyphen. Accents with a place of
+#: their own.
+_BLANKS = (0x20, 0xA0, 0xAD, *range(0x2000, 0x2010), *range(0x202A, 0x2030), *range(0x205F, 0x2070), 0x3000, 0xFEFF)
+_MARKS = range(0x300, 0x370)
+#: Least sides of the outline of a letter in heights of its line, least share of its height that has ink, and least
+#: difference of gray values, of 255, between ink and paper.
+_SIDES_OF_LETTER, _INKED, _CONTRAST = (0.03, 0.25), 0.5, 48
 #: Width of the widest box of a letter in a monospaced font, relative to the pitch.
 _BEYOND_PITCH = 1.5
 
@@ -128,6 +135,7 @@ def read_chars(page: pypdfium2.PdfPage, frame: Frame, found: Objects, picture: P
 
     Visible soft hyphens and hyphens at line ends become `-`; many fonts map their hyphen to U+00AD. Words that
     `picture`, the whole page in gray, does not show become spaces, and characters at places where others cover them.
+    White space that it shows as a letter becomes U+FFFD.
     """
     text_page = page.get_textpage()
     try:
@@ -140,6 +148,8 @@ def read_chars(page: pypdfium2.PdfPage, frame: Frame, found: Objects, picture: P
         address = bounds.ctypes.data
         for index in range(count):
             _loose_box(handle, index, address + 16 * index)
+        if picture is not None:
+            _mark_letters(handle, frame, codes, bounds, picture)
         for index in np.nonzero((codes == 2) | (codes == 0xFFFE) | (codes == 0xAD))[0].tolist():
             soft = codes[index] == 0xAD and not _is_covered(bounds, index)
             if soft or _is_hyphen(handle, index) == 1:
@@ -161,6 +171,36 @@ def read_chars(page: pypdfium2.PdfPage, frame: Frame, found: Objects, picture: P
         return replace(chars, unread=total - count, invisible=invisible)
     finally:
         text_page.close()
+
+
+def _mark_letters(handle: int, frame: Frame, codes: Ints, bounds: npt.NDArray[np.float32], picture: Pixels) -> None:
+    """Replace codes that show nothing by U+FFFD in place where the font and the picture have a letter."""
+    gray = picture if picture.ndim == 2 else picture[..., 3]
+    scale = np.array(2 * (gray.shape[1] / frame.width, gray.shape[0] / frame.height))
+    places = np.nonzero(np.isin(codes, (*_BLANKS, *_MARKS)))[0]
+    ink = np.zeros((len(places), 4))  # left, right, bottom, top
+    for number, at in enumerate(places.tolist()):
+        address = ink.ctypes.data + 32 * number
+        _ink_box(handle, at, address, address + 8, address + 16, address + 24)
+    widths, heights = ink[:, 1] - ink[:, 0], ink[:, 3] - ink[:, 2]
+    line = np.abs(bounds[places, 1] - bounds[places, 3])
+    lower, longer = (side * line for side in _SIDES_OF_LETTER)
+    letters = (np.minimum(widths, heights) > lower) & (np.maximum(widths, heights) > longer)
+    # An accent is on its letter.
+    letters &= (codes[places] < _MARKS[0]) | (codes[places] > _MARKS[-1]) | (ink[:, 0] > bounds[places - 1, 2] - lower)
+    for number in np.nonzero(letters)[0].tolist():
+        at, (left, right, bottom, top) = int(places[number]), ink[number].tolist()
+        if not _text_object(handle, at) or _is_unnamed(handle, at) == 1:
+            continue
+        shown = _shown(np.array([[left, top, right, bottom]]), frame)[0] * scale
+        x0, y0, x1, y1 = shown.clip(0, max(gray.shape)).round().astype(int).tolist()
+        near = gray[max(0, 2 * y0 - y1) : 2 * y1 - y0, max(0, 2 * x0 - x1) : 2 * x1 - x0]
+        middle = gray[y0:y1, (3 * x0 + x1) // 4 : (x0 + 3 * x1) // 4 + 1]
+        if not middle.size:
+            continue
+        inked = np.nonzero((np.abs(middle - np.median(near)) > _CONTRAST).any(1))[0]
+        if len(inked) and inked[-1] + 1 - inked[0] > _INKED * len(middle):
+            codes[at] = 0xFFFD
 
 
 def _write_underscores(chars: Chars, paths: Sequence[Path]) -> None:

@@ -50,6 +50,34 @@ def test_characters_beyond_the_limit_are_counted(monkeypatch):
     assert content_from_wire(content_to_wire(cut)).unread == cut.unread
 
 
+def told_as(told, code, drawn):
+    """The content of a page in a font that names a code."""
+    page = pypdfium2.PdfDocument(mapped({ord(code): told}, b"BT /S 12 Tf 72 700 Td %s ET" % drawn, 600))[0]
+    return page_content(page, None, page.render(scale=2).to_pil())
+
+
+@pytest.mark.parametrize("told", ["\u200b", " ", "\ufeff", "\u00ad", "\u0301", "\u202e", "\u2066"])
+def test_letters_that_a_font_names_as_nothing_are_unmapped(told):
+    found = told_as(told, "e", b"(He wove nets) Tj")
+    assert "".join(line.text for line in found.lines).replace(" ", "") == "H\ufffdwov\ufffdn\ufffdts"
+    assert found.unmapped == 3
+
+
+@pytest.mark.parametrize(
+    ("told", "code", "drawn"),
+    [
+        (" ", " ", b"(a b) Tj"),
+        ("\u2066", " ", b"(a b) Tj"),
+        ("\u00ad", "-", b"(a-b) Tj"),
+        ("\u00a0", ".", b"(a.b) Tj"),
+        (" ", "e", b"1 g (He wove nets) Tj"),  # white
+        ("\u0338", "/", b"(=) Tj -7.2 0 Td (/) Tj"),  # an accent on its letter
+    ],
+)
+def test_signs_that_are_no_letters_are_what_the_font_names(told, code, drawn):
+    assert not told_as(told, code, drawn).unmapped
+
+
 def test_a_word_has_letters_of_one_script():
     cyrillic = [("T\u0430riff \u0430 b\u043ex", 72, 700)]
     found = content(placed(cyrillic))
