@@ -295,6 +295,8 @@ class PageContent:
 
 #: Share of the page that an image covers above which the page is a scan; its text layer, if any, is older OCR.
 SCAN = 0.6
+#: Code points that change the direction of the text after them. They are not visible, and not part of a page's text.
+DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 #: Characters below which a scan's text layer is a stamp or a page number, not the page's text.
 _STAMP = 30
 

@@ -33,7 +33,7 @@ from llm_ocr.documents.pdf_objects import (
 )
 from llm_ocr.documents.text_layer import without_lookalikes
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import SCAN, Box, Evidence, InkMap, Line, PageContent, Reason
+from llm_ocr.types import DIRECTIONS, SCAN, Box, Evidence, InkMap, Line, PageContent, Reason
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -55,8 +55,9 @@ _SMALL = 4
 _WORD = re.compile(r"\S+")
 #: Letters and digits of a word, with what is between them.
 _LETTERS = re.compile(r"[^\W_](?:.*[^\W_])?")
-#: pdfium's mark for a hyphen in a broken word (U+FFFE, or U+0002 in older releases), which is not text of the page.
-_BROKEN = str.maketrans("", "", "\ufffe\u0002")
+#: pdfium's mark for a hyphen in a broken word (U+FFFE, or U+0002 in older releases), and marks of the direction, which
+#: are not text of the page.
+_NO_TEXT = dict.fromkeys((0xFFFE, 0x0002, *DIRECTIONS))
 #: Glyphs without a mapping, and right-to-left letters: pdfium's text of these has wrong letters, or the wrong order.
 _UNSURE = re.compile(r"[\x00-\x01\x03-\x08\x0b\x0c\x0e-\x1f\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 
@@ -131,7 +132,7 @@ def _layer_lines(
                         shown, pieces, around = " ".join(words), places, _around(places or pieces)
                         invisible += count
                 if pieces:
-                    lines.append((without_lookalikes(shown.translate(_BROKEN)), around.clipped()))
+                    lines.append((without_lookalikes(shown.translate(_NO_TEXT)), around.clipped()))
             start += _count(line) + 2
         return tuple(lines), lost / max(1, total), invisible
     finally:
@@ -219,7 +220,7 @@ def _visible_words(
         if (inner := _LETTERS.search(word[0])) and inner[0] != word[0]:  # a bar may end before a comma
             judged = _pieces(text_page, frame, first + _count(word[0][: inner.start()]), _count(inner[0]))
         if letters and judged and all(_is_plain(picture, piece.box, letters) for piece in judged):
-            invisible += len(word[0].translate(_BROKEN))
+            invisible += len(word[0].translate(_NO_TEXT))
         else:
             shown.append(word[0])
             places += pieces

@@ -12,7 +12,7 @@ from llm_ocr.models.parsers.labels import known_kind
 from llm_ocr.models.parsers.pieces import Piece, markdown_pieces
 from llm_ocr.models.parsers.talk import unwrapped, without_talk
 from llm_ocr.models.profile import NO_FRAME, Frame, Parsed
-from llm_ocr.types import FURNITURE, Block, BlockKind, Box
+from llm_ocr.types import DIRECTIONS, FURNITURE, Block, BlockKind, Box
 
 # DeepSeek's tokenizer writes its own tokens with U+FF5C and U+2581.
 _ANYWHERE = ("<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<｜▁pad▁｜>", "<|grounding|>")
@@ -69,8 +69,7 @@ _COLORS = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 #: Characters that a reader of the page does not see: controls, marks of direction that reorder text, places of hyphens
 #: and line ends. Joiners are letters of some scripts. Bullets and check marks of symbol fonts have ordinary characters.
 _UNSEEN = {
-    **dict.fromkeys((*range(32), *range(127, 160), 0xAD, 0x200B, *range(0x202A, 0x202F), 0x2060)),
-    **dict.fromkeys((*range(0x2066, 0x206A), 0xFEFF)),
+    **dict.fromkeys((*range(32), *range(127, 160), 0xAD, 0x200B, *DIRECTIONS, 0x2060, 0xFEFF)),
     **{ord(character): character for character in "\t\n\r"},
     **dict.fromkeys((0x0B, 0x0C, 0x85), "\n"),
     **dict.fromkeys((0xF0B7, 0xF0A7, 0xF0D8, 0xF076), "•"),

@@ -16,7 +16,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from llm_ocr.documents.pdf_objects import Covered, Frame, Objects
-from llm_ocr.types import Box, Path
+from llm_ocr.types import DIRECTIONS, Box, Path
 from llm_ocr_cpu.tex_fonts import AXIS, LARGE, LETTERS, QUOTES, ROOT, TEXT, family_of, is_extension, symbol
 from llm_ocr_cpu.visibility import Pixels, unseen
 
@@ -60,7 +60,7 @@ _FIXED_PITCH, _ITALIC_FLAG, _FORCE_BOLD = 1, 1 << 6, 1 << 18  # PDF 32000-1, tab
 _NARROW_LETTERS, _TELLING_LETTERS = [ord(letter) for letter in "fijlrtI"], 6
 #: Codes that show nothing: white space, joiners, marks of the direction, and the soft hyphen. Accents with a place of
 #: their own.
-_BLANKS = (0x20, 0xA0, 0xAD, *range(0x2000, 0x2010), *range(0x202A, 0x2030), *range(0x205F, 0x2070), 0x3000, 0xFEFF)
+_BLANKS = (0x20, 0xA0, 0xAD, *range(0x2000, 0x2010), 0x202F, *range(0x205F, 0x2066), *DIRECTIONS, 0x3000, 0xFEFF)
 _MARKS = range(0x300, 0x370)
 #: Least sides of the outline of a letter in heights of its line, least share of its height that has ink, and least
 #: difference of gray values, of 255, between ink and paper.
@@ -671,7 +671,7 @@ def glyphs_of(chars: Chars, width: float, height: float) -> Glyphs:
     kept = ~space & (chars.style >= 0) & (x >= 0) & (y >= 0) & (x <= width) & (y <= height)
     sizes = np.array([style.size for style in chars.styles] or [0.0])
     size = sizes[np.maximum(chars.style, 0)]
-    kept &= (size > 0) & (codes != _REMOVED)  # an invisible soft hyphen divides no word
+    kept &= (size > 0) & ~np.isin(codes, (_REMOVED, *DIRECTIONS))  # an invisible soft hyphen divides no word
     again, thick = _overprints(chars, codes, size, kept)
     kept &= ~again
     kept[_underlines(codes, boxes, kept)] = False

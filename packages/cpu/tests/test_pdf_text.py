@@ -50,6 +50,15 @@ def test_characters_beyond_the_limit_are_counted(monkeypatch):
     assert content_from_wire(content_to_wire(cut)).unread == cut.unread
 
 
+@pytest.mark.parametrize("mark", ["\u202e", "\u2066"])
+def test_marks_of_direction_are_no_text(tmp_path, mark):
+    # The space has the code of the mark in the font, and draws nothing.
+    file = written(tmp_path / "a.pdf", mapped({ord(" "): mark}, b"BT /S 12 Tf 72 700 Td (Total 4821) Tj ET", 600))
+    read = with_renderer(lambda renderer: outcome(renderer, file), text_layer=True)
+    lines = [line.text for line in read.content.lines] + [words for words, _ in read.evidence.lines]
+    assert [words.replace(" ", "") for words in lines] == 2 * ["Total4821"]
+
+
 def told_as(told, code, drawn):
     """The content of a page in a font that names a code."""
     page = pypdfium2.PdfDocument(mapped({ord(code): told}, b"BT /S 12 Tf 72 700 Td %s ET" % drawn, 600))[0]
