@@ -81,23 +81,28 @@ def compare_with_layer(
     aside = [chunk for entry in texts if entry.block.kind is BlockKind.FIGURE for chunk in entry.chunks]
     sources = [entry.block.text for entry in texts if "\\" in entry.block.text]
     aside += chunks_of("\n".join(formula for text in sources for formula in FORMULA.findall(text)))
-    every = [
-        (n, chunk)
-        for n, entry in enumerate(texts)
-        if entry.block.kind is not BlockKind.FIGURE
+    own = _beside_pictures(evidence, attempt, texts, [box for _, box in lines])
+    numbers = {number for number, _ in own}
+    every = [(number, chunk) for number, entry in own for chunk in entry.chunks]
+    pictured = [
+        (number, chunk)
+        for number, entry in enumerate(texts)
+        if number not in numbers and entry.block.kind is not BlockKind.FIGURE
         for chunk in entry.chunks
     ]
+    # Pictures apart, because one may repeat the text of the page, whose letters are matched once.
     in_layer, in_answer = aligned([chunk for _, chunk in every], layer)
-    if aside:
-        _, in_aside = aligned(aside, layer)
-        in_answer = [list(map(max, *pair)) for pair in zip(in_answer, in_aside, strict=True)]
-    _without_formulas(texts, every, in_layer)
+    in_picture, in_aside = aligned([*(chunk for _, chunk in pictured), *aside], layer)
+    in_answer = [list(map(max, *pair)) for pair in zip(in_answer, in_aside, strict=True)]
+    found = [*in_layer, *in_picture[: len(pictured)]]
+    _without_formulas(texts, [*every, *pictured], found)
     unread = Unread()
     # What one side lacks and the other has instead is misread.
-    misread = size_lacking([chunk for _, chunk in every], in_layer) + max(ENOUGH_LETTERS, MISREAD * size_of(wanted))
+    read = [chunk for _, chunk in (*every, *pictured)]
+    misread = size_lacking(read, found) + max(ENOUGH_LETTERS, MISREAD * size_of(wanted))
     lacking = passages(wanted, in_answer[: len(wanted)], misread)
     starts = [0, *accumulate(len(text) + 1 for text, _ in demanded)]
-    lost = _lost_lines(starts, wanted, in_answer[: len(wanted)], _longest_run([chunk for _, chunk in every], in_layer))
+    lost = _lost_lines(starts, wanted, in_answer[: len(wanted)], _longest_run(read, found))
     place = dict(zip((number for number, free in enumerate(is_optional) if not free), starts, strict=False))
     lost = {place[number]: letters for number, letters in skipped.items() if number in place} | lost
     layer_words, own_words = _words([(0, chunk) for chunk in layer], in_answer), _words(every, in_layer)
@@ -113,16 +118,12 @@ def compare_with_layer(
         ]
         size = max(sum(part[3] for part in lacking), sum(lost.values()), sum(len(word.text) for word in gone))
         unread = Unread(max(_LEAST_SHARE, size / size_of(wanted)), boxes)
-    own = _beside_pictures(evidence, attempt, texts, [box for _, box in lines])
-    numbers = {number for number, _ in own}
-    chosen = [at for at, (number, _) in enumerate(every) if number in numbers]
-    chunks, flags = [every[at][1] for at in chosen], [in_layer[at] for at in chosen]
-    letters = size_of(chunks)
+    letters = size_of([chunk for _, chunk in every])
     if letters < ENOUGH_LETTERS or size_of(wanted) + size_of(allowed) < ENOUGH_LETTERS:
         return unread, Unsupported()
     # The answer may have words of the page more often than the layer has them, in whatever pieces.
-    foreign = passages(chunks, flags, size_lacking(layer, in_answer) + SHORTEST)
-    spans = [Span(every[chosen[at]][0], start, end) for at, start, end, _ in foreign]
+    foreign = passages([chunk for _, chunk in every], in_layer, size_lacking(layer, in_answer) + SHORTEST)
+    spans = [Span(every[at][0], start, end) for at, start, end, _ in foreign]
     invented = sum(part[3] for part in foreign)
     if invented and evidence.pictured and any(entry.block.box.area >= 1 for entry in texts):
         # Text of pictures is in no layer: as many letters as fit in the lines of ink that the layer lacks.
@@ -131,7 +132,6 @@ def compare_with_layer(
     # A symbol, which is no word, may be written as one.
     added = [word for word, end, start in _only_in(own_words, words) if not printed[end:start].strip()]
     alone = _replaced(own_words, layer_words) + [Span(word.block, *word.place) for word in added]
-    alone = [span for span in alone if span.block in numbers]
     least = _LEAST_SHARE if alone else 0.0
     share = max(least, invented / letters, sum(span.end - span.start for span in alone) / letters)
     unknown = {(word.block, word.place[0]) for word in own_words if not word.found}

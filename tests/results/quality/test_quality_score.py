@@ -381,6 +381,21 @@ def test_text_of_a_picture_need_not_be_in_the_layer(paper, read):
         assert least <= score(page, replace(read, blocks=blocks)).parts["supported"] <= most
 
 
+@pytest.mark.parametrize("source", ["text-layer", "model"])
+def test_picture_that_repeats_the_text_leaves_it_supported(paper, read, source):
+    sentences = [
+        "The committee met in the old town hall on the second Tuesday of March.",
+        "Its members discussed the repair of the northern bridge at great length.",
+        "Nobody doubted that the stone piers would need support before winter.",
+    ]
+    lines = [(text, Box(0.1, 0.1 + 0.03 * row, 0.8, 0.12 + 0.03 * row)) for row, text in enumerate(sentences)]
+    copy = Block(BlockKind.TEXT, Box(0.1, 0.5, 0.8, 0.7), " ".join(sentences))
+    own = lined(replace(read, source=source), lines)
+    for blocks in ((*own.blocks, copy), (copy, *own.blocks)):
+        _, ledger = scored(layered(paper, lines, pictured=0.3), replace(own, blocks=blocks))
+        assert (ledger.unsupported_share, ledger.unread_share) == (0, 0)
+
+
 def test_a_layer_that_lies_accuses_nobody(paper, read):
     def by_layer(page: Page, probe: float | None) -> bool:
         ledger = scored(page, replace(read, probe=probe))[1]
