@@ -313,7 +313,7 @@ def transform(
         StageError: `function` raised for the first page, and its exception is the cause; or it returned no valid row.
         StageMissing: Extract has not finished.
     """
-    chosen = settings_from(models.TransformSettings, "transform", {"workspace": str(workspace), **settings})
+    chosen = settings_from(models.TransformSettings, "transform", {"workspace": workspace, **settings})
     return transform_pages(chosen, function, stage, version, progress or Silent())
 
 
@@ -342,7 +342,7 @@ def export(
         UsageError: A setting is unknown or invalid.
         StageMissing: The workspace is not assembled.
     """
-    flags = {"workspace": str(workspace), "output": str(output), **settings}
+    flags = {"workspace": workspace, "output": output, **settings}
     return export_results(settings_from(models.ExportSettings, "export", flags), progress)
 
 
@@ -364,7 +364,7 @@ def view(
     Raises:
         UsageError: A setting is unknown or invalid, or the folder contains other files.
     """
-    flags = {"workspace": str(workspace), "output": str(output), **settings}
+    flags = {"workspace": workspace, "output": output, **settings}
     chosen = settings_from(models.ViewSettings, "view", flags)
     viewed: Viewed = COMMANDS.get("view").load()(chosen, progress)
     return viewed
@@ -398,7 +398,7 @@ def _call(
     progress: Progress | None,
     settings: Mapping[str, object],
 ) -> Run:
-    flags = {"workspace": str(workspace), **settings, **sources_keyword(sources)}
+    flags = {"workspace": workspace, **settings, **sources_keyword(sources)}
     chosen = settings_from(model, command, flags)
     await_workspace(chosen, (progress or Silent()).say)
     if stored := stored_settings(command, chosen):

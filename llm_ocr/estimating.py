@@ -93,7 +93,7 @@ def estimate(
     """
     keywords = {**settings, **sources_keyword(sources)}
     if workspace is not None:
-        keywords["workspace"] = str(workspace)
+        keywords["workspace"] = workspace
     chosen = settings_from(EstimateSettings, "estimate", keywords)
     if chosen.workspace is not None and (stored := stored_settings("estimate", chosen)):
         chosen = settings_from(EstimateSettings, "estimate", keywords, stored)

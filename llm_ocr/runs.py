@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from llm_ocr.costs.report import Spent, spent
 from llm_ocr.documents.remote import shown
-from llm_ocr.errors import MissingExtra, ObjectNotFound, StageMissing
+from llm_ocr.errors import MissingExtra, ObjectNotFound, StageMissing, UsageError
 from llm_ocr.plugins import COMMANDS
 from llm_ocr.results.dataset import FOLDER, dataset_file
 from llm_ocr.results.documents import DocumentNames, markdown_file, name_claims
@@ -234,7 +234,10 @@ def open(url: str | Path, *, profile: str | None = None, endpoint: str | None = 
         The run: status, pages, documents, and dataset.
 
     Raises:
+        UsageError: The workspace is no path or URL.
         WorkspaceError: There is no workspace.
         StorageError: The store cannot be read.
     """
+    if not isinstance(url, str | Path):
+        raise UsageError(f"`workspace={url}`: must be a path or a URL")
     return Run(Workspace.open(str(url), options=StoreOptions(profile, endpoint, region)))

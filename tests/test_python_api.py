@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -230,6 +231,25 @@ def test_a_bad_keyword_is_named(page, tmp_path):
     with pytest.raises(UsageError, match="`image_size=large`: must be"):
         llm_ocr.run(page, workspace=tmp_path / "out", image_size="large")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("sources", "workspace", "message"),
+    [
+        ("a.pdf", None, "`workspace=None`: must be text"),
+        (b"%PDF-1.7", "out", "a source of type bytes"),
+        (io.BytesIO(b"a.pdf"), "out", "a source of type BytesIO"),
+        (["a.pdf", b"b.pdf"], "out", "a source of type bytes"),
+    ],
+)
+def test_values_that_are_no_paths_are_an_error(sources, workspace, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for call in (llm_ocr.run, llm_ocr.plan, partial(llm_ocr.submit, "slurm", "extract")):
+        with pytest.raises(UsageError, match=message):
+            call(sources, workspace=workspace)
+    with pytest.raises(UsageError, match="must be"):
+        llm_ocr.open(None)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -1,10 +1,12 @@
 """Load the settings of a command from flags, environment, .env, configuration file, and workspace."""
 
 import json
+import os
 import tomllib
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from io import IOBase
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -412,9 +414,20 @@ Sources = str | Path | Iterable[str | Path]
 
 
 def sources_keyword(sources: Sources) -> dict[str, object]:
-    """Return the keyword of one or several sources; none without sources, so that variables and files count."""
-    named = [sources] if isinstance(sources, str | Path) else list(sources)
-    return {"sources": tuple(map(str, named))} if named else {}
+    """Return the keyword of one or several sources; none without sources, so that variables and files count.
+
+    Raises:
+        UsageError: A source is no path or URL, but for example the content of a file, or an open file.
+    """
+    named: list[object] = [sources]
+    if isinstance(sources, Iterable) and not isinstance(sources, str | bytes | bytearray | IOBase):
+        named = list(sources)
+    if wrong := next((type(one).__name__ for one in named if not isinstance(one, str | os.PathLike)), None):
+        raise UsageError(
+            f"a source of type {wrong}: sources are paths and URLs",
+            hint="Write contents to a file first. `llm_ocr.read_page` reads the bytes of an image.",
+        )
+    return {"sources": tuple(named)} if named else {}
 
 
 def settings_from(model: type[M], call: str, keywords: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> M:

@@ -64,5 +64,5 @@ def dry_run(
 def _settings(
     platform: str, stage: str, sources: Sources, workspace: str | Path, settings: Mapping[str, object]
 ) -> LaunchSettings:
-    keywords = {"platform": platform, "stage": stage, "workspace": str(workspace), **settings}
+    keywords = {"platform": platform, "stage": stage, "workspace": workspace, **settings}
     return settings_from(LaunchSettings, "submit", keywords | sources_keyword(sources))
