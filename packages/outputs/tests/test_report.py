@@ -104,6 +104,14 @@ def test_the_command_writes_the_file_and_says_where(standing, tmp_path):
     assert [one.name for one in (tmp_path / "new").iterdir()] == ["r.html"]
 
 
+@pytest.mark.parametrize("command", ["report", "view"])
+def test_url_as_the_output_writes_nothing(command, standing, tmp_path):
+    run = running.cli(command, "-w", standing, "--output", "s3://bucket/run", cwd=tmp_path)
+    assert run.returncode == 2, running.said(run)
+    assert "s3://bucket/run is a URL" in run.stderr and "--output" in run.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_wrong_places_are_said(tmp_path):
     Workspace.open(str(tmp_path / "w"), create=True).close()
     with pytest.raises(UsageError, match="is a folder"):

@@ -11,6 +11,7 @@ from llm_ocr.costs.report import cost_report, spent
 from llm_ocr.errors import UsageError
 from llm_ocr.stages import Progress
 from llm_ocr.storage.local import replacing, translated
+from llm_ocr.storage.names import split_scheme
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 from llm_ocr.workspace.metrics import Series, all_series
@@ -190,7 +191,7 @@ def report(settings: ReportSettings, progress: Progress | None, workspace: Works
         workspace: the workspace if it is open, as in `Run.report`.
 
     Raises:
-        UsageError: the path is a folder.
+        UsageError: the path is a folder or a URL.
         WorkspaceError: there is no workspace.
         StorageError: the file cannot be written, or the store cannot be read.
     """
@@ -198,6 +199,12 @@ def report(settings: ReportSettings, progress: Progress | None, workspace: Works
         with Workspace.open(settings.workspace, options=workspace_options(settings)) as opened:
             return report(settings, progress, opened)
     path = settings.output
+    scheme, rest = split_scheme(path.as_posix())
+    if scheme:
+        raise UsageError(
+            f"{scheme}:/{rest} is a URL, and a report is a file on this machine",
+            hint="Write it to a file, and copy it there: `output=report.html`",
+        )
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint=f"Name a file: `output={path / 'report.html'}`")
     data = page(report_of(workspace)).encode()

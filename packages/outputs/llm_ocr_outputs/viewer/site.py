@@ -17,7 +17,7 @@ from llm_ocr.errors import UsageError
 from llm_ocr.results.figure_text import figure_words
 from llm_ocr.results.markdown import clean
 from llm_ocr.results.schema import image_extension
-from llm_ocr.storage.names import OF_FILE_MANAGERS
+from llm_ocr.storage.names import OF_FILE_MANAGERS, split_scheme
 from llm_ocr.types import Status
 from llm_ocr_outputs.viewer.comparing import compare
 from llm_ocr_outputs.viewer.index import Catalogue, SearchIndex, write_data
@@ -66,8 +66,14 @@ def begin_site(output: Path) -> SiteFolder:
     """Begin a new site in the folder `output`, which is created if needed.
 
     Raises:
-        UsageError: `output` is a file, or a folder with content other than an earlier site.
+        UsageError: `output` is a URL, a file, or a folder with content other than an earlier site.
     """
+    scheme, rest = split_scheme(output.as_posix())
+    if scheme:
+        raise UsageError(
+            f"{scheme}:/{rest} is a URL, and a site is a folder on this machine",
+            hint="Write it to a folder, and copy that there: `output=site`",
+        )
     if output.exists() and not output.is_dir():
         raise UsageError(f"{output} is a file", hint="Set `output` to a folder for the site.")
     names = {path.name for path in output.iterdir()} if output.is_dir() else set()
