@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode, urlsplit
 
 from llm_ocr.config.models import ExportSettings
 from llm_ocr.errors import DatasetDamaged, UsageError
@@ -98,7 +99,20 @@ class Output:
         self.store.flush()
 
     def load_line(self, pattern: str, *, described: bool, reader: str = "parquet") -> str:
-        """Return a line of Python that opens the files with that reader; `described`: a card there names the files."""
+        """Return a line of Python that opens the files with that reader; `described`: a card there names the files.
+
+        In S3 and GCS, pyarrow opens them: `datasets` needs more packages there than llm-ocr needs.
+        """
+        if split_scheme(self.url)[0] in ("s3", "gs"):
+            server = urlsplit(self._settings.output_endpoint or "")
+            found = {
+                "region": self._settings.output_region,
+                "scheme": server.scheme,
+                "endpoint_override": server.netloc,
+            }
+            query = urlencode({name: value for name, value in found.items() if value})
+            folder = f"{self.url}/{PurePosixPath(pattern).parent}{'?' if query else ''}{query}"
+            return f'pyarrow.dataset.dataset("{folder}", format="{reader}")'
         from_card = described and (self.repository is not None or isinstance(self.store, LocalStore))
         if not from_card and self.repository is None:
             return f'load_dataset("{reader}", data_files="{self.url}/{pattern}", split="train")'
