@@ -446,7 +446,8 @@ def _without_failed(work: _Work, files: Iterable[File | Failed], note: Note) -> 
             yield file
             continue
         source, failure = file.document.source, file.failure
-        reason = failure.reason if isinstance(failure, PageFailure) else Reason.NOT_FOUND
+        gone = Reason.NOT_FOUND if isinstance(failure, ObjectNotFound) else Reason.UNREADABLE
+        reason = failure.reason if isinstance(failure, PageFailure) else gone
         text = str(failure).replace(file.document.part.source, source)  # no private path
         detail = text.removeprefix(f"{reason.value}: ")
         note.failed.append(
