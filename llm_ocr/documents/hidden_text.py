@@ -21,7 +21,17 @@ from typing import Any
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from llm_ocr.documents.pdf_objects import Covered, Frame, Named, Objects, Placed, page_frame, page_objects
+from llm_ocr.documents.pdf_objects import (
+    MAX_OBJECTS,
+    Covered,
+    Frame,
+    Named,
+    Objects,
+    Placed,
+    notes_at,
+    page_frame,
+    page_objects,
+)
 from llm_ocr.documents.text_layer import meaningless
 from llm_ocr.types import SCAN, Box
 
@@ -62,7 +72,8 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
     ]
     found = _pairs(frame, [texts[at].box for at in above]) if 1 < len(above) <= _MOST_TEXTS else []
     pairs = [(above[one], above[other], place) for one, other, place in found]
-    barred = _barred(texts, above, objects.bars)
+    bars = [*((bar.box, bar.order) for bar in objects.bars), *((box, MAX_OBJECTS) for box in notes_at(page, frame))]
+    barred = _barred(texts, above, bars)
     if not (below or pairs or barred):
         return
     words = _texts_of(page, texts, {*below, *barred, *(at for one, other, _ in pairs for at in (one, other))})
@@ -79,8 +90,14 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
     _hidden(page, frame, objects, upper, words)
 
 
-def _barred(texts: Sequence[Placed], numbers: Sequence[int], bars: Sequence[Placed]) -> dict[int, list[Box]]:
-    """Return the places at which bars that are drawn later cover texts, by the texts' numbers."""
+def _barred(texts: Sequence[Placed], numbers: Sequence[int], bars: Sequence[tuple[Box, int]]) -> dict[int, list[Box]]:
+    """Return the places at which bars that are drawn later cover texts, by the texts' numbers.
+
+    Args:
+        texts: Text objects of the page.
+        numbers: Places in `texts` of those that are compared.
+        bars: Box and drawing order of each bar.
+    """
     import numpy as np
 
     found: dict[int, list[Box]] = {}
@@ -89,7 +106,7 @@ def _barred(texts: Sequence[Placed], numbers: Sequence[int], bars: Sequence[Plac
     orders = np.array([texts[at].order for at in numbers], dtype=float)
     x0, y0, x1, y1 = np.array([(box.x0, box.y0, box.x1, box.y1) for box in (texts[at].box for at in numbers)]).T
     least = np.minimum(_HIGH * (x1 - x0), _WIDE * (y1 - y0))
-    for _, bar, order in bars[: _MOST_COMPARED // len(numbers)]:
+    for bar, order in bars[: _MOST_COMPARED // len(numbers)]:
         near = (orders < order) & (_HIGHER * (y1 - y0) < bar.height) & (_WIDE * (y1 - y0) < bar.width)
         near &= np.minimum(y1, bar.y1) - np.maximum(y0, bar.y0) > _HIGH * (y1 - y0)
         near &= np.minimum(x1, bar.x1) - np.maximum(x0, bar.x0) > least

@@ -401,6 +401,7 @@ def page_links(page: pypdfium2.PdfPage, frame: Frame) -> list[tuple[Box, str]]:
 #: Limit of a page's annotations, and of a document's attachments.
 _MOST_ANNOTATIONS = 1000
 _FILLED_IN = (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT)
+_HIDING = (pdfium.FPDF_ANNOT_REDACT, pdfium.FPDF_ANNOT_SQUARE, pdfium.FPDF_ANNOT_STAMP)
 #: Bytes of an empty text of pdfium, in UTF-16 with a zero at its end.
 _EMPTY = 2
 _BOXES = (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
@@ -448,6 +449,15 @@ def has_bare_notes(page: pypdfium2.PdfPage) -> bool:
         and pdfium.FPDFAnnot_GetAP(annotation, pdfium.FPDF_ANNOT_APPEARANCEMODE_NORMAL, None, 0) <= _EMPTY
         for annotation in annotations(page)
     )
+
+
+def notes_at(page: pypdfium2.PdfPage, frame: Frame) -> list[Box]:
+    """Return the places of the annotations that may hide text: marks of redaction, rectangles, and stamps."""
+    area, found = pdfium.FS_RECTF(), []
+    for annotation in annotations(page):
+        if pdfium.FPDFAnnot_GetSubtype(annotation) in _HIDING and pdfium.FPDFAnnot_GetRect(annotation, area):
+            found.append(frame.box(area.left, area.bottom, area.right, area.top))
+    return found
 
 
 def check_boxes(page: pypdfium2.PdfPage, frame: Frame) -> tuple[CheckBox, ...]:

@@ -2,7 +2,7 @@
 
 import pypdfium2
 import pytest
-from pdf_writing import pages, text
+from pdf_writing import PAPER, pages, stream, text
 
 from llm_ocr.documents.hidden_text import hide_covered_text
 from llm_ocr.documents.pdf_objects import page_frame, page_objects
@@ -17,8 +17,8 @@ PHOTO += b"stream\n" + 16 * b"\xaa" + b"\nendstream"
 SEEN = text("The harbour opens at nine")
 
 
-def read(drawn, **attributes):
-    page = pypdfium2.PdfDocument(pages(SEEN + drawn, extra=(PHOTO,), **attributes))[0]
+def read(drawn, *extra, **attributes):
+    page = pypdfium2.PdfDocument(pages(SEEN + drawn, extra=(PHOTO, *extra), **attributes))[0]
     frame = page_frame(page)
     objects = page_objects(page, frame)
     hide_covered_text(page, frame, objects)
@@ -44,6 +44,13 @@ def read(drawn, **attributes):
 )
 def test_only_the_text_on_top_is_read(drawn, expected):
     assert read(drawn) == expected
+
+
+def test_text_below_a_mark_of_redaction_is_not_read():
+    about = b"/Type/XObject/Subtype/Form/BBox[0 0 300 40]/Resources<</Font<</F 3 0 R>>>>"
+    label = stream(b"0 g 0 0 300 40 re f 1 g " + text("REDACTED BY COURT", x=20, y=16), about)
+    note = b"/Annots[<</Type/Annot/Subtype/Redact/Rect[70 585 370 625]/F 4/AP<</N 5 0 R>>>>]"
+    assert read(OLD, label, attributes=PAPER + note) == ([], 21)
 
 
 @pytest.mark.parametrize(
