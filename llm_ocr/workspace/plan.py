@@ -367,7 +367,8 @@ class Planner:
                 if document.document_id is not None:
                     raise UsageError(
                         f"two documents have the id {document.document_id}; the second is {shown(document.source)}",
-                        hint="Give each document of the manifest a different id.",
+                        hint="Give each document of the manifest a different id. For a dataset, name an `id_column` "
+                        "without repeated ids, or none: ids then consist of commit, file, and row.",
                     )
                 raise UsageError(
                     f"{shown(document.source)} is given twice with different pages",

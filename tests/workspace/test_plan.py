@@ -120,7 +120,7 @@ def test_a_selection_without_pages_is_one_failed_page(made, workspace):
 
 
 def test_an_id_for_two_documents_is_wrong_usage(made, workspace):
-    with pytest.raises(UsageError, match="two documents have the id mine"):
+    with pytest.raises(UsageError, match=r"two documents have the id mine[^\n]*\n.*`id_column`"):
         made.plan(workspace, [made.document("a", 1, document_id="mine"), made.document("b", 1, document_id="mine")])
     with pytest.raises(UsageError, match="given twice with different pages"):
         made.plan(workspace, [made.document("a", (1, 2)), made.document("a", (5,))])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from llm_ocr.documents.manifests import is_folder
+from llm_ocr.documents.manifests import is_file, is_folder
 
 _ROW = re.compile(
     r"(?:hf://datasets/(?P<repository>[^/@]+/[^/@]+)@(?P<commit>[0-9a-f]{40})/(?P<path>.+)"
@@ -134,6 +134,6 @@ class DatasetOptions:
 
     @property
     def is_local(self) -> bool:
-        """Whether the name is a folder or Parquet files on this machine, and not a dataset of the Hub."""
+        """Whether the name is a folder or files on this machine, and not a dataset of the Hub."""
         marked = self.name.startswith(("/", "./", "../", "~", "file://")) or self.name.lower().endswith(PARQUET)
-        return marked or bool(self.name and is_folder(Path(self.name)))
+        return marked or bool(self.name and (is_folder(Path(self.name)) or is_file(Path(self.name))))

@@ -89,11 +89,12 @@ def _stored_features(schema: pa.Schema) -> Mapping[str, Any]:
 
 
 def _is_image(feature: Any) -> bool:
-    from datasets import Image
+    """Return whether the feature is of images or PDFs, or of lists of them."""
+    from datasets import Image, Pdf
 
     if isinstance(feature, list):
         return len(feature) == 1 and _is_image(feature[0])
-    if isinstance(feature, Image):
+    if isinstance(feature, Image | Pdf):
         return True
     inner = getattr(feature, "feature", None)  # List, LargeList, and Sequence
     return inner is not None and not isinstance(inner, Mapping) and _is_image(inner)

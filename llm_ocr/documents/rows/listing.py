@@ -54,18 +54,23 @@ def resolve(options: DatasetOptions) -> Dataset:
         raise MissingExtra(what, install="datasets") from error
     if options.is_local:
         return _local(options)
+    no_folder = f"{Path(options.name).absolute()} does not exist."
     try:
         place = parse(f"hf://datasets/{options.name.removeprefix('hf://datasets/')}")
     except UsageError as error:
         what = f"`dataset={options.name}` is not the name of a dataset"
-        raise UsageError(what, hint="Give NAMESPACE/NAME.") from error
+        raise UsageError(what, hint=f"Give NAMESPACE/NAME, or a folder or Parquet files. {no_folder}") from error
     if place.prefix or place.revision:
         raise UsageError(
             f"`dataset={options.name}` is more than a name",
             hint=f"Give {place.id}, and `dataset_config`, `dataset_split`, or `dataset_revision`.",
         )
     client = HubClient(place, StoreOptions())
-    commit = RETRIES.keep_trying(lambda: _commit(client, options.revision))
+    try:
+        commit = RETRIES.keep_trying(lambda: _commit(client, options.revision))
+    except StorageError as error:
+        error.hint = f"{error.hint} If it is a folder: {no_folder}".lstrip()
+        raise
     files, features = RETRIES.keep_trying(lambda: _data_files(client, commit, options))
     base = f"hf://datasets/{place.id}@{commit}/"
     elsewhere = next((url for url in files if not url.startswith(base)), None)
@@ -109,10 +114,12 @@ def _local(options: DatasetOptions) -> Dataset:
     if not files:
         raise UsageError(f"`dataset={options.name}`: no such file", hint="Name a folder or Parquet files.")
     if other := next((file for file in files if file.suffix.lower() not in PARQUET), None):
-        raise UsageError(
-            f"`dataset={options.name}`: {other} is not in Parquet",
-            hint="Name images and PDFs as a source: llm-ocr run FOLDER",
-        )
+        hint = "Name images and PDFs as a source: llm-ocr run FOLDER"
+        if other.suffix.lower() == ".arrow":
+            saved = (other.parent / "state.json").is_file()  # by `save_to_disk`, perhaps in several files
+            made = f"load_from_disk({str(other.parent)!r})" if saved else f"Dataset.from_file({str(other)!r})"
+            hint = f"Convert it in Python: datasets.{made}.to_parquet('data.parquet')"
+        raise UsageError(f"`dataset={options.name}`: {other} is not in Parquet", hint=hint)
     try:
         data = [DataFile("", local_version(file), str(file), file.relative_to(root).as_posix()) for file in files]
     except OSError as error:

@@ -4,6 +4,7 @@ import sys
 from itertools import islice
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from dataset_hub import IMAGE, TOKEN, cell, parquet, picture
 
@@ -221,6 +222,39 @@ def test_the_hubs_own_parquet_of_another_format_can_be_read(hub):
 @pytest.mark.parametrize("name", ["docs", "a/b/c", "", "https://example.org/x", "tester/docs@main"])
 def test_invalid_dataset_name_is_refused(hub, name):
     assert "`dataset=" in refused(name)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_saved_dataset_is_read_after_the_named_conversion(shards, tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.chdir(tmp_path)
+    cells = {"image": [cell(picture(str(number))) for number in range(2)]}
+    saved = datasets.Dataset.from_dict(cells, features=datasets.Features({"image": datasets.Image()}))
+    saved.save_to_disk("saved", num_shards=shards)
+    for name in ("saved", f"saved/data-00000-of-0000{shards}.arrow"):
+        message = refused(name)
+        assert "arrow is not in Parquet" in message
+        eval(message.partition("in Python: ")[2], {"datasets": datasets})
+        assert len(listed("data.parquet")) == 2
+
+
+def test_column_of_pdfs_is_found_in_a_dataset(tmp_path):
+    import datasets
+
+    table = pa.table({"pdf": [{"bytes": None, "path": "a.pdf"}]}, schema=pa.schema([("pdf", IMAGE)]))
+    features = datasets.Features({"pdf": datasets.Pdf()})
+    pq.write_table(table.cast(features.arrow_schema), tmp_path / "pdfs.parquet")
+    (row,) = listed(str(tmp_path / "pdfs.parquet"))
+    assert row.source.endswith("column=pdf")
+
+
+def test_missing_folder_is_named_beside_the_missing_dataset(hub, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert f"{tmp_path / 'scans'} does not exist" in refused("scans")
+    with pytest.raises(LlmOcrError) as caught:
+        listed("nobody/scans")
+    assert f"If it is a folder: {tmp_path / 'nobody/scans'} does not exist." in str(caught.value)
 
 
 def test_missing_datasets_package_message_names_the_extra(hub, monkeypatch):
