@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llm_ocr.config.groups import HYBRID, MODELS, VLLM, OutcomeSettings, OwnWorkspaceSettings
+from llm_ocr.config.groups import HYBRID, MODELS, SERVER, VLLM, OutcomeSettings, OwnWorkspaceSettings
 from llm_ocr.config.models import AssembleSettings, DescribeSettings, RepairSettings, RetrySettings
 from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.rendering import Renderer
@@ -360,7 +360,8 @@ async def _describe_repaired(job: Job[RepairSettings], key: str, described: str,
     values |= {name: value for name, value in stored.items() if name in names} | {"engine": engine, **WHOLE}
     settings = DescribeSettings(**values)
     logs = log_folder(workspace, worker_name())
-    engines = job.engines if same else Engines(engine, settings, logs, job.progress.say, elsewhere=other)
+    serving = SERVER if engine == HYBRID else engine
+    engines = job.engines if same else Engines(serving, settings, logs, job.progress.say, elsewhere=other)
     base: Job[Any] = job
     describing = replace(base, settings=settings, engines=engines, command=DESCRIBE)
     try:

@@ -304,14 +304,18 @@ def test_model_repairs_what_the_cpu_engine_read(folder):
     assert {row.engine for row in rows(folder)} == {"embedded", "deepseek-ocr"}
 
 
-def test_repair_with_another_engine_renews_the_documents(before, tmp_path):
+@pytest.mark.parametrize("engine", [("--model", "qwen3-vl-8b"), ("--engine", "hybrid", "--model-threshold", "0")])
+def test_repair_with_another_engine_renews_the_documents(engine, before, tmp_path):
+    """Whatever the model of the workspace, which here describes figures or does not."""
     small = ("--render-workers", "1", "--ocr-workers", "1", "--image-size", "320")
-    with running(served_model_name="qwen3-vl-8b", preset="h100", speed=50, mean_tokens=100) as server:
-        model = ("--server-url", server.url, "--model", "qwen3-vl-8b")
-        run = cli("run", before / "documents" / "good.pdf", "-w", "out", *model, *small, cwd=tmp_path)
+    name = "deepseek-ocr" if "hybrid" in engine else "qwen3-vl-8b"
+    with running(served_model_name=name, preset="h100", speed=50, mean_tokens=100) as server:
+        document = before / "documents" / "good.pdf"
+        run = cli("run", document, "-w", "out", "--server-url", server.url, *engine, *small, cwd=tmp_path)
         assert run.returncode == 0, said(run)
     (tmp_path / "pages.txt").write_text("\n".join(row.page_id for row in rows(tmp_path)))
     done = repair(tmp_path, "--pages-from", "pages.txt")
+    assert done.returncode == 0, said(done)
     assert "2 pages read again with --engine embedded: 2 better" in done.stdout, said(done)
     assert "Result: out/documents" in done.stdout
     assert "First comes good, sheet 1." in markdown(tmp_path, "good")
