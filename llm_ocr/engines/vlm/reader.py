@@ -293,7 +293,7 @@ class PageReading:
 
 
 #: Increased when a change alters results for the same answers, parsers included; part of the key.
-RESULT_VERSION = 6
+RESULT_VERSION = 7
 #: Pages whose figures are detected after the answer, before requests are delayed: about as many megabytes.
 _WAITING = 128
 #: Parallel inspections of pages that the model still reads. Pages with a complete answer do not wait here.
