@@ -137,5 +137,5 @@ def _signals_cancel(task: "asyncio.Task[Any] | None") -> Iterator[list[signal.Si
     finally:
         for number, handler in before.items():
             loop.remove_signal_handler(number)  # which sets the default handler
-            if handler is not None:  # not from Python
+            if handler not in (None, signal.SIG_IGN):  # set outside of Python; ignored, as by a shell's background jobs
                 signal.signal(number, handler)
