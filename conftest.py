@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -91,8 +92,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Add the mark of tests that need packages whose import takes too long for processes that run other tests."""
+    """Add the mark of tests whose packages take long to import, and let tests interrupt programs that they start."""
     config.addinivalue_line("markers", "needs(package, ...): skipped where one of the packages is not installed")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in background jobs of shells, and inherited by programs
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
