@@ -684,7 +684,6 @@ class DocumentPart:
     estimate: int = 0  # pages that the plan expects of a document that it did not open; 0: it was counted
     wanted: PageSelection = ALL_PAGES  # of a document that is still to be opened, or opened again
     again: bool = False  # pages of low quality, to be read again in another way
-    superseded: bool = False  # in a retry: `pages` failed, and count no longer. The part has no rows.
 
     @property
     def counted(self) -> bool:
@@ -694,7 +693,7 @@ class DocumentPart:
     @property
     def expected(self) -> int:
         """Number of rows of this part, as far as known. A document that cannot be opened is one expected page."""
-        return 0 if self.superseded else len(self.pages) or (1 if self.counted else self.estimate)
+        return len(self.pages) or (1 if self.counted else self.estimate)
 
     @property
     def planned(self) -> int:

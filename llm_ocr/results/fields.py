@@ -224,8 +224,7 @@ def document_record(
 
     `failed`: no passage has an answer, or no page has been read. `degraded`: the first that applies of a passage
     without a sound answer, failed pages, a required field without a value, a value that the schema does not allow, and
-    a value whose quote the verified text does not contain. Otherwise `ok`, as for a document without pages, which a
-    newer version supersedes.
+    a value whose quote the verified text does not contain. Otherwise `ok`.
 
     Args:
         schema: The schema.
@@ -250,9 +249,7 @@ def document_record(
         *([(Reason.NOT_QUOTED, f"no quote in the text for {_listed(unquoted)}")] if unquoted else []),
     ]
     nothing = not trees if answers else len(unread) == len(records)
-    if not records:
-        causes = []
-    status = Status.FAILED if nothing and records else Status.DEGRADED if causes else Status.OK
+    status = Status.FAILED if nothing else Status.DEGRADED if causes else Status.OK
     reason, detail = causes[0] if causes else (None, "")
     return FieldsRecord(
         document_id=document_id,

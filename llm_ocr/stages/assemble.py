@@ -167,14 +167,12 @@ class AssembleJob:
 
     def expected(self, item: Item) -> int:
         """Return the number of pages of the item. A page that was read again counts once."""
-        rows = sum(self.extracted(unit.id).counts.expected for unit in item.units)
-        return rows + item.opened - len(item.superseded)
+        return sum(self.extracted(unit.id).counts.expected for unit in item.units) + item.opened
 
     def files(self, item: Item) -> Iterator[str]:
         """Yield the keys of the item's views, except figures."""
         yield dataset_file(item.id)
-        superseded = {part.document_id for _, part in item.again if part.superseded}  # perhaps without pages
-        for part in (part for part in item.parts if part.document_id not in superseded):
+        for part in item.parts:
             yield from (markdown_file(self.names.of(part.document_id, path)) for path in paths_of(part))
 
 
@@ -261,7 +259,7 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
         DataDamaged: The rows of a unit are missing, changed, or of another unit.
     """
     pages = partial(job.pages, item)
-    chosen = choose(item, pages, job.extracted)
+    chosen = choose(item.unit_ids, item.documents, pages, job.extracted)
     expected = job.expected(item)
     if len(chosen) != expected:
         raise NotConserved(
@@ -289,9 +287,6 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
         for document, own in names.items():
             texts = [page for page in written if page[0].document_id == document]
             for name in own:
-                if not texts:  # newer versions of its file supersede all its rows
-                    store.delete(markdown_file(name))
-                    continue
                 text = document_markdown(texts, name, page_markers=job.page_markers)
                 store.put(markdown_file(name), text.encode())
         views = ViewsNote(job.key, sha256_of(path), path.stat().st_size)  # the upload may move the file

@@ -283,7 +283,7 @@ def _begin(job: Job[FieldsSettings], planned: PlannedItems, key: str, *, whole: 
 def _documents(source: AssembleJob, item: Item) -> Documents:
     """Read the documents of an item: the effective rows of their pages with the assembled text, without images."""
     pages = partial(source.pages, item)
-    chosen = choose(item, pages, source.extracted)
+    chosen = choose(item.unit_ids, item.documents, pages, source.extracted)
     descriptions = source.descriptions(dict.fromkeys(chosen.values()))
     rows = chosen_rows(item.layers, chosen, pages, images=Images.NONE)
     found: dict[str, list[PageText]] = {part.document_id: [] for part in item.parts}

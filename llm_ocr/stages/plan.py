@@ -30,10 +30,9 @@ from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import filtered_text, generations, read_units
-from llm_ocr.workspace.keys import EXTRACT, need_same_version, newest_key
+from llm_ocr.workspace.keys import need_same_version
 from llm_ocr.workspace.plan import KnownFiltered, Planner, PlanResult
 from llm_ocr.workspace.planned import DiskDict
-from llm_ocr.workspace.retry import supersede_failed
 from llm_ocr.workspace.stored import workspace_options
 
 _NAME_SOURCES = "Name files or folders: llm-ocr run SOURCE -w FOLDER"
@@ -155,9 +154,6 @@ async def plan(job: Job[PlanSettings], found: Found, renderer: Renderer, *, dry_
         async for document in documents:
             planner.add(document)
         result = await asyncio.to_thread(planner.finish, found.skipped, dry_run=dry_run)
-        planned = result.generation is not None and not dry_run  # what follows reads all markers
-        if planned and (key := await asyncio.to_thread(newest_key, workspace, EXTRACT)):
-            await asyncio.to_thread(supersede_failed, workspace, key, job.progress.say, planner.documents)
     if found.own_results:
         job.progress.say(f"Skipped {own_results_text(found.own_results)}")
     _report(result, dict(found.skipped), job.progress)

@@ -210,7 +210,7 @@ def give_up_unread(workspace: Workspace, key: str) -> int:
                 found = published_pages(workspace, marker, Images.ALL, earlier)
                 failed |= {row.page_id: row for row in found if row.status is Status.FAILED}
         rows, better = [], {row.page_id for row in unit.repeats}
-        for part in (part for part in unit.parts if not part.superseded):
+        for part in unit.parts:
             for position, number in enumerate(part.pages):
                 page, document = page_id(part.document_id, number), page_id(part.document_id, None)
                 before = None if page in better else failed.get(page, failed.get(document))

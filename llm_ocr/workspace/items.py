@@ -18,7 +18,7 @@ from llm_ocr.errors import DatasetDamaged, StorageError, WorkspaceError
 from llm_ocr.results.dataset import item_of_file
 from llm_ocr.storage import ObjectInfo
 from llm_ocr.storage.local import LocalStore
-from llm_ocr.types import DocumentPart, Unit, page_id
+from llm_ocr.types import DocumentPart, Unit
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.codec import item_name, parse_item_name
 from llm_ocr.workspace.generations import Generation, Kind, planned_generations, units_of
@@ -74,30 +74,16 @@ class Item:
         return frozenset(part.document_id for part in self.parts)
 
     @property
-    def again(self) -> list[tuple[Unit, DocumentPart]]:
-        """Parts of the item's documents in the units of retries."""
-        documents = self.documents
-        return [(unit, part) for unit in self.newer for part in unit.parts if part.document_id in documents]
-
-    @property
-    def superseded(self) -> dict[str, str]:
-        """Unit that supersedes a failed row without a new one, by page id."""
-        return {
-            page_id(part.document_id, number): unit.id
-            for unit, part in self.again
-            if part.superseded
-            for number in part.pages or (None,)
-        }
-
-    @property
     def opened(self) -> int:
         """Rows of documents that only a retry could open, without the failed row that each had before."""
+        documents = self.documents
         end = max(part.first_index + part.reserved for part in self.parts)  # the new rows have later indices
         first: dict[str, int] = {}  # generation that opened the document
         rows = 0
-        for unit, part in self.again:
-            if part.first_index >= end and first.setdefault(part.document_id, unit.generation) == unit.generation:
-                rows += part.expected
+        for unit in self.newer:
+            for part in (part for part in unit.parts if part.document_id in documents and part.first_index >= end):
+                if first.setdefault(part.document_id, unit.generation) == unit.generation:
+                    rows += part.expected
         return rows - len(first)
 
 

@@ -539,10 +539,6 @@ class Planner:
         if differing_by_id:
             check_pages(self._workspace, found, differing_by_id)
 
-    def documents(self) -> Iterator[PlannedDocument]:
-        """Yield the added documents that no filter excluded."""
-        return (document for members in self._members() for document in members)
-
     def _members(self) -> Iterator[list[PlannedDocument]]:
         """Yield the documents in order, each followed by its copies with the same content."""
         with self._path.open("rb") as lines:

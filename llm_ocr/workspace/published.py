@@ -32,22 +32,21 @@ _log = logging.getLogger(__name__)
 Pages = Callable[[str, Images], Iterable[PageRecord]]
 
 
-def choose(item: Item, pages: Pages, marker: Callable[[str], Marker | None]) -> dict[str, str]:
+def choose(
+    units: Iterable[str], documents: frozenset[str], pages: Pages, marker: Callable[[str], Marker | None]
+) -> dict[str, str]:
     """Return the unit of the effective row by page id.
 
     Args:
-        item: the item; pages of other documents in its units are ignored.
+        units: unit ids, oldest generation first.
+        documents: ids of the item's documents; pages of other documents are ignored.
         pages: returns the pages of a unit.
         marker: returns the marker of a unit; None if it is not finished.
     """
-    documents = item.documents
-    finished = [found for found in map(marker, item.unit_ids) if found is not None]
-    units = {found.unit for found in finished}
-    gone = {page for page, unit in item.superseded.items() if unit in units}
     rows = (
         Row(record.page_id, record.document_id, record.page_number, record.status, found.unit)
-        for found in finished
-        for kept in [gone | kept_pages(found.summary)]
+        for found in filter(None, map(marker, units))
+        for kept in [kept_pages(found.summary)]
         for record in pages(found.unit, Images.NONE)
         if record.document_id in documents and record.page_id not in kept
     )
@@ -187,5 +186,5 @@ def extracted_pages(
 
     if not item.newer:  # all rows are effective, and one pass is enough
         return (record for unit in item.unit_ids for record in pages(unit, images))
-    chosen = choose(item, pages, markers)
+    chosen = choose(item.unit_ids, item.documents, pages, markers)
     return chosen_rows(item.layers, chosen, pages, images=images)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Self
 
 from llm_ocr.documents.remote import shown
@@ -216,7 +216,6 @@ async def plan_retry(
         UsageError: the selection names an unknown page.
     """
     own = None if repair is None else repair.key
-    await asyncio.to_thread(supersede_failed, workspace, key, say)
     while True:
         found = await asyncio.to_thread(generations, workspace)
         if repair is not None and any(one.of_launch(repair.launch) for one in found):
@@ -298,76 +297,6 @@ def _chosen_now(
     left.sort(key=lambda page: state.chosen[page].badness)
     state.chosen = {page: state.chosen[page] for page in left[: selection.most]}
     return state
-
-
-def supersede_failed(
-    workspace: Workspace, key: str, say: Callable[[str], None], given: Callable[[], Iterable[PlannedDocument]] = tuple
-) -> None:
-    """Let failed rows of documents count no longer if the plan has a newer version of their file.
-
-    The same holds for the row of a folder that could not be listed, if its files are given now. A generation whose
-    units have no rows records the superseded ones. Documents with an id of a manifest are left out.
-
-    Args:
-        workspace: the workspace.
-        key: key of Extract.
-        say: receives a message if rows are superseded.
-        given: returns the documents as they are now, all of which are planned; none if no source was given.
-    """
-    while True:
-        found = generations(workspace)
-        state = _chosen_now(workspace, key, found, Selection(), None)
-        newest = {chosen.part.source: chosen.part.version for chosen in state.chosen.values()}  # version by source
-        plans = (generation for generation in found if newest and generation.kind is Kind.SOURCES)
-        for part in (part for generation in plans for unit in units_of(workspace, generation) for part in unit.parts):
-            # A file without a version could not be read: its older pages may be those of the file.
-            if part.version and part.source in newest and part.document_id == id_by_content(part):
-                newest[part.source] = part.version
-        for document in given() if newest else ():
-            if document.reason is None and document.document_id is None:
-                own = (document.source, *map(str, PurePath(document.source).parents))
-                newest |= dict.fromkeys(newest.keys() & own, document.version)
-        rows: dict[str, list[_Chosen]] = {}  # by document
-        for chosen in sorted(state.chosen.values(), key=lambda chosen: chosen.index):
-            part = chosen.part
-            # The rows of a document with copies are those of other files too.
-            is_own = part.document_id == id_by_content(part) and not part.aliases
-            if is_own and part.version != newest[part.source]:
-                rows.setdefault(part.document_id, []).append(chosen)
-        if not rows:
-            return
-        pieces = [
-            Piece(
-                replace(
-                    group[0].part,
-                    pages=tuple(chosen.number for chosen in group if chosen.number is not None),
-                    estimate=0,
-                    wanted=ALL_PAGES,
-                    again=False,
-                    reason=None,
-                    detail="",
-                    superseded=True,
-                ),
-                [chosen.index for chosen in group],
-                [chosen.reason for chosen in group],
-            )
-            for group in rows.values()
-        ]
-        draft = Generation(
-            len(found) + 1,
-            Kind.RETRY,
-            attempt_id(),
-            SMALL_PLAN,
-            found[-1].next_index,
-            touched=tuple(sorted({state.item_of[document] for document in rows})),
-            created_by=library_version(),
-        )
-        published = write_generation(workspace, draft, partial(iter, pieces))
-        if published.attempt == draft.attempt:
-            for unit in units_of(workspace, published):  # if the command dies here, Extract publishes them
-                publish(workspace, EXTRACT, key, unit.id, pages_to_parquet([]), pages_summary(unit, []))
-            say(f"{plural(published.replaces, 'failed page')} superseded by newer versions of the files")
-            return
 
 
 def _answered(row: PageStatus) -> bool:

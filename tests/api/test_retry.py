@@ -150,57 +150,10 @@ def test_a_replaced_file_is_read_under_its_manifest_id(tmp_path):
     assert sorted(page.document_id == "invoice-1" for page in pages if page.markdown) == [False, True]
 
 
-PAGES = ("The library has tall windows.", "The river is wide.")
-
-
-@pytest.mark.parametrize("old", ["damaged", "changed", "folder"])
-def test_a_newer_version_supersedes_failed_pages(tmp_path, old):
-    source, options = tmp_path / "in" / "a", {"workspace": tmp_path / "w", **FRUGALLY}
-    source.parent.mkdir()
-    (source.parent / "b.txt.pdf").write_bytes(bad.text_pdf(["The mill is old."]))
-    whole = bad.text_pdf(*([text] for text in PAGES))
-    if old == "folder":  # a link to itself cannot be followed
-        source.symlink_to(source)
-        llm_ocr.run(source.parent, **options)
-        source.unlink()
-        source.mkdir()
-        source /= "a.pdf"
-    else:
-        source = source.with_suffix(".pdf")
-        source.write_bytes(whole[:200] if old == "damaged" else bad.text_pdf(["Old."], ["Old too."], ["Third."]))
-        llm_ocr.plan(source.parent, **options)
-        source.write_bytes(whole if old == "changed" else whole[:200])
-        llm_ocr.run(**options)
-    assert llm_ocr.open(tmp_path / "w").status.pages.failed == (3 if old == "changed" else 1)
-    source.write_bytes(whole)
-    run = llm_ocr.run(source.parents[1] if old == "folder" else source.parent, **options)
-    assert (run.status.pages.ok, run.status.pages.failed, run.status.examples) == (3, 0, ())
-    assert run.status.pages.expected == len(run.to_dataset()) == len(list(run.pages())) == 3
-    assert {PAGES[0], PAGES[1]} <= {page.markdown.strip() for page in run.pages()}
-    assert len(list((tmp_path / "w" / "documents").rglob("*.md"))) == 2
-    retried = cli("retry-failed", "-w", tmp_path / "w", cwd=tmp_path)
-    assert "Nothing to retry" in retried.stderr
-
-
-def test_retry_failed_supersedes_pages_even_after_a_crash(tmp_path):
-    source, options = tmp_path / "in" / "a.pdf", {"workspace": tmp_path / "w", **FRUGALLY}
-    source.parent.mkdir()
-    for text in PAGES:  # two versions are planned before any page is read
-        source.write_bytes(bad.text_pdf([text]))
-        llm_ocr.plan(source.parent, **options)
-    assert llm_ocr.run(**options).status.pages.failed == 1
-    retried = cli("retry-failed", "-w", tmp_path / "w", cwd=tmp_path)
-    assert "1 failed page superseded by newer versions of the files" in retried.stderr
-    (marker,) = (tmp_path / "w" / "extract").rglob("0003-000000.done")
-    marker.unlink()  # as if the command had been killed
-    run = llm_ocr.run(**options)
-    assert (run.status.pages.expected, run.status.pages.ok, len(run.to_dataset())) == (1, 1, 1)
-
-
 def test_pages_of_several_mended_files_are_assembled(tmp_path):
     (tmp_path / "in").mkdir()
     options = {"workspace": tmp_path / "w", **FRUGALLY}
-    whole = bad.text_pdf(*([text] for text in PAGES))
+    whole = bad.text_pdf(["The library has tall windows."], ["The river is wide."])
     for name in "abc":
         (tmp_path / "in" / f"{name}.pdf").write_bytes(whole + b"%" + name.encode() if name == "b" else whole[:200])
     llm_ocr.run(tmp_path / "in", pages_per_unit=2, **options)

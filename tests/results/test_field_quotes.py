@@ -182,8 +182,3 @@ def test_a_document_without_text_lacks_its_required_fields():
     blank = PageRecord("p", "doc", "a.pdf", 1, 0, Status.OK, blank=True)
     row = document_record(SCHEMA, "doc", [blank], [], "model")
     assert (row.status, row.reason) == (Status.DEGRADED, Reason.FIELD_MISSING)
-
-
-def test_a_superseded_document_without_pages_is_not_failed():
-    row = document_record(SCHEMA, "doc", [], [], "model")
-    assert (row.status, row.reason, row.pages) == (Status.OK, None, 0)

@@ -153,7 +153,7 @@ class AssembledRows:
         """
         pages = partial(self._pages, item)
         if item.newer:
-            chosen = choose(item, pages, self._extracted)
+            chosen = choose(item.unit_ids, item.documents, pages, self._extracted)
             rows, units = chosen_rows(item.layers, chosen, pages, images=images), dict.fromkeys(chosen.values())
         else:  # all rows are effective, and one pass is enough
             units = dict.fromkeys(item.unit_ids)
@@ -173,8 +173,6 @@ class AssembledRows:
             paths = dict.fromkeys(path for part in (first, *rest) for path in paths_of(part))
             names = tuple(dict.fromkeys(self._names.of(document, path) for path in paths))
             ordered = sorted(rows.pop(document, ()), key=lambda row: row.record.page_number or 0)
-            if not ordered:  # newer versions of its file supersede all its rows
-                continue
             known = totals[document] or sum(row.record.page_number is not None for row in ordered)
             source = relative_source(shown(first.source), self._source_folder)
             if self._source_folder:
