@@ -41,7 +41,8 @@ def run_blocking(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         LlmOcrError: Of an exception group, the first error that the library raised.
     """
     map_large_blocks()
-    STOPPING.reset()
+    if threading.current_thread() is threading.main_thread():  # a command on Ray runs beside the one that is stopped
+        STOPPING.reset()
     try:
         asyncio.get_running_loop()
     except RuntimeError:

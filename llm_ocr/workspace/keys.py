@@ -50,8 +50,8 @@ _OF_VERSIONS = frozenset({f"reader.{_VERSION}", "render.revision"})
 
 #: Name of a setting in a line of `differences`.
 _IN_A_PART = re.compile(r"^(?:reader\.|render\.|ledger\.)?(\w+)(?=:)")
-#: Stored settings that change no result.
-_WITHOUT_EFFECT = ("pages_per_unit", "batch_id", "sample", "seed")
+#: Stored settings that change no result, or only the plan.
+_WITHOUT_EFFECT = re.compile("pages_per_unit|batch_id|sample|seed|filter_.+")
 
 #: Sorts after every character that can follow in a key.
 _LAST = "\U0010ffff"
@@ -416,6 +416,8 @@ def _other_release(workspace: Workspace, claimed: Mapping[str, Any], changed: Se
 def _mismatch(
     workspace: Workspace, claimed: Mapping[str, Any], new: Mapping[str, Any], origin: Origin
 ) -> WorkspaceMismatch:
+    from llm_ocr.config.fields import every_setting  # it imports the settings of all commands
+
     changed = differences(claimed.get("settings", {}), new)
     other = [line for line in changed if line.startswith("reader.engine: ")]
     names = [line.partition(":")[0] for line in changed]
@@ -433,13 +435,15 @@ def _mismatch(
             hint="Use the settings of the workspace (name no other model or engine), or another `workspace`. Pages of "
             "two models never mix.",
         )
-    # A setting of the user may change several values of a key, under other names.
+    # A setting of the user may change several values of a key, under other names. Some settings are only in the key.
     stored, given = (
-        {name: value for name, value in values.items() if name not in _WITHOUT_EFFECT}
+        {name: value for name, value in values.items() if not _WITHOUT_EFFECT.fullmatch(name)}
         for values in (claimed.get("remembered", {}), origin.remembered)
     )
-    named = (_IN_A_PART.sub(r"`\1`", line) for line in differences(stored, given) or changed)
-    lines = "; ".join(named)
+    parts = {found[1]: line for line in changed if (found := _IN_A_PART.match(line))}
+    own = [line for name, line in parts.items() if name in every_setting() and name not in {*stored, *given}]
+    remembered = differences(stored, given)
+    lines = "; ".join(_IN_A_PART.sub(r"`\1`", line) for line in ([*remembered, *own] if remembered else changed))
     return WorkspaceMismatch(
         f"{workspace.url} was extracted with other settings{f' by {by}' if claimed.get('command') else ''}: {lines}",
         hint="Use the settings of the workspace (on the left), or another `workspace` for the new settings.",

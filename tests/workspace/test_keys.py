@@ -65,6 +65,10 @@ def test_a_refusal_names_the_settings_of_the_user(workspace):
     with pytest.raises(WorkspaceMismatch) as caught:
         other.take()
     assert with_flags(str(caught.value.args[0])).endswith("UTC: --image-size: not set -> 400")
+    filtered = Claim(workspace, EXTRACT, {"render": render, "headers": "keep"}, Origin({"filter_blank": True}, "run"))
+    with pytest.raises(WorkspaceMismatch) as caught:
+        filtered.take()
+    assert with_flags(str(caught.value.args[0])).endswith("UTC: --headers: not set -> 'keep'")
 
 
 def test_one_of_workers_with_other_settings_gets_the_workspace(made):

@@ -221,8 +221,9 @@ def _failed(url: str, relative: str, reason: Reason, detail: str) -> SourceDocum
 
 #: Bytes per request, after which a download can be canceled. Smaller objects are read at once, with their version.
 _PIECE = 16 << 20
-#: Objects of a folder that are tried when a store refuses one of them.
-_OTHERS = 8
+#: Objects of a folder that are tried when a store refuses one of them, and refused objects that end a run if no other
+#: object can be tried: of a list of objects, the first ones may be missing, and credentials without lists hide that.
+_OTHERS, _MOST_REFUSED = 8, 5
 
 
 class DaemonThreads(Executor):
@@ -269,6 +270,7 @@ class RemoteDocuments:
         self._threads = DaemonThreads(self._options.fetches)
         self._cache = FileCache(self._fetch, self._options)
         self._last_read: dict[str, StoreUrl] = {}  # by scheme: the settings for stores apply to a scheme
+        self._refused: set[StoreUrl] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -347,8 +349,11 @@ class RemoteDocuments:
         return await attempt()  # the store may have been down until now
 
     def _serves(self, refused: StoreUrl) -> bool:
-        """Return whether another object can be read: the last one of a store of the scheme, or a listed one."""
-        last = self._last_read.get(scheme_of(refused.root))
+        """Return whether another object can be read: the last one of a store of the scheme, or a listed one.
+
+        A few objects are believed to be refused alone if there is no other.
+        """
+        last, tried = self._last_read.get(scheme_of(refused.root)), False
         others = [last] if last is not None else []
         prefixes = list(dict.fromkeys(("", refused.key[: refused.key.rfind("/") + 1])))  # the folder first
         while others or prefixes:
@@ -357,6 +362,7 @@ class RemoteDocuments:
                     listed = self._stores.at(refused.root).list(prefixes.pop())
                     others = [replace(refused, key=info.key) for info in islice(listed, _OTHERS)]
                 elif (other := others.pop()) != refused:
+                    tried = True
                     self._stores.at(other.root).read_range(other.key, 0, 1)
                     return True
             except ObjectNotFound:
@@ -364,7 +370,8 @@ class RemoteDocuments:
             except StorageError as error:
                 if error.retryable:
                     return False
-        return False
+        self._refused.add(refused)
+        return not tried and len(self._refused) < _MOST_REFUSED
 
     def _stat(self, url: str, version: str) -> ObjectInfo:
         place = split(url)

@@ -355,6 +355,23 @@ async def test_store_that_serves_no_object_ends_the_run(tmp_path, was_readable, 
         assert reads.count("b.pdf") == requests
 
 
+async def test_missing_objects_fail_alone_where_lists_are_refused(tmp_path, monkeypatch):
+    def refusing(call, key):
+        if call == "list" or key.startswith("gone"):
+            raise StorageError("403")
+
+    buckets = Buckets(tmp_path / "buckets", refusing)
+    gone = [buckets.put(f"s3://bucket/gone-{number}.pdf") for number in range(5)]
+    url = buckets.put("s3://bucket/a.pdf")
+    async with opened(buckets, tmp_path) as documents:
+        for missing in gone[:4]:
+            assert (await failing(documents, missing)).reason is Reason.UNREADABLE
+        with pytest.raises(StorageError, match="403"):
+            await version_of(documents, gone[4])
+        await version_of(documents, url)
+        assert (await failing(documents, gone[4])).reason is Reason.UNREADABLE
+
+
 async def test_a_url_that_names_no_object_fails_alone(buckets, tmp_path):
     buckets.put("s3://bucket/readable.pdf")
     async with opened(buckets, tmp_path) as documents:
