@@ -41,6 +41,8 @@ _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 _AVIF = (b"avif", b"avis")
 #: Count of a node of a page tree, and more bytes than it has.
 _COUNT, _LONGEST_COUNT = re.compile(rb"(/Count\s*)(\d+)"), 24
+#: Limits of a file whose page tree is corrected: its bytes, and those of a node.
+_MOST_BYTES, _LONGEST_NODE = 1 << 27, 1 << 16
 
 
 def kind_by_name(path: str | Path) -> str:
@@ -136,7 +138,7 @@ class FdFile(io.RawIOBase):
 
 
 class UncountedFile(FdFile):
-    """PDF whose page tree has 0 as the number of its pages, so that pdfium counts them.
+    """PDF in which every `/Count` is 0, so that pdfium counts the pages of its page tree. Not for reading pages.
 
     A tree in compressed objects keeps its number.
     """
@@ -144,10 +146,28 @@ class UncountedFile(FdFile):
     def readinto(self, buffer: Any) -> int:
         before = min(self._at, _LONGEST_COUNT)
         data = os.pread(self._descriptor, before + len(buffer) + _LONGEST_COUNT, self._at - before)
-        data = _COUNT.sub(lambda found: found[1] + b"0" * len(found[2]), data)[before : before + len(buffer)]
+        data = _COUNT.sub(_zeros, data)[before : before + len(buffer)]
         memoryview(buffer).cast("B")[: len(data)] = data
         self._at += len(data)
         return len(data)
+
+
+def without_counts(file: FdFile) -> bytes:
+    """Return a PDF with 0 as the number of pages of its page tree, and all else as it is; empty if it is too large."""
+    if file.size > _MOST_BYTES:
+        return b""
+    data = file.whole()
+
+    def counted(found: re.Match[bytes]) -> bytes:
+        node = data[max(0, found.start() - _LONGEST_NODE) : found.start()]
+        node = node[node.rfind(b"obj") :] + data[found.end() : found.end() + _LONGEST_NODE].partition(b"endobj")[0]
+        return found[0] if b"stream" in node or b"/Kids" not in node else _zeros(found)
+
+    return _COUNT.sub(counted, data)
+
+
+def _zeros(found: re.Match[bytes]) -> bytes:
+    return found[1] + b"0" * len(found[2])
 
 
 def state(descriptor: int) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import islice
 from typing import Any
 
 import pypdfium2
@@ -37,8 +38,8 @@ from llm_ocr.types import SCAN, Box
 
 #: Limits of the text objects that are compared with each other, and of the pairs.
 _MOST_TEXTS, _MOST_PAIRS = 20_000, 200
-#: Limit of the comparisons of texts with bars.
-_MOST_COMPARED = 5_000_000
+#: Limits of the comparisons of texts with bars, and of the places found.
+_MOST_COMPARED, _MOST_BARRED = 5_000_000, 2000
 #: Least share of a text's height that a bar covers, and least height of the bar in heights of the text: a bar that is
 #: no higher may be a letter that is drawn again as a shape. Least width of the bar in heights of the text.
 _HIGH, _HIGHER, _WIDE = 0.9, 1.05, 0.5
@@ -62,9 +63,13 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
     # Older OCR of a scan may be drawn below it.
     scan = max((image.order for image in objects.images_at if image.box.area > SCAN * page_area), default=-1)
     above = [at for at, text in enumerate(texts) if text.order > scan]
+    # What is drawn after glyphs that only clip it shows them.
+    drawn = [
+        at for at in above if pdfium.FPDFTextObj_GetTextRenderMode(texts[at].handle) != pdfium.FPDF_TEXTRENDERMODE_CLIP
+    ]
     below = [
         at
-        for at in above
+        for at in drawn
         if any(
             image.order > texts[at].order and texts[at].box.covered_by(image.box) > _BELOW
             for image in objects.images_at
@@ -73,7 +78,7 @@ def hide_covered_text(page: pypdfium2.PdfPage, frame: Frame, objects: Objects) -
     found = _pairs(frame, [texts[at].box for at in above]) if 1 < len(above) <= _MOST_TEXTS else []
     pairs = [(above[one], above[other], place) for one, other, place in found]
     bars = [*((bar.box, bar.order) for bar in objects.bars), *((box, MAX_OBJECTS) for box in notes_at(page, frame))]
-    barred = _barred(texts, above, bars)
+    barred = _barred(texts, drawn, bars)
     if not (below or pairs or barred):
         return
     words = _texts_of(page, texts, {*below, *barred, *(at for one, other, _ in pairs for at in (one, other))})
@@ -106,10 +111,14 @@ def _barred(texts: Sequence[Placed], numbers: Sequence[int], bars: Sequence[tupl
     orders = np.array([texts[at].order for at in numbers], dtype=float)
     x0, y0, x1, y1 = np.array([(box.x0, box.y0, box.x1, box.y1) for box in (texts[at].box for at in numbers)]).T
     least = np.minimum(_HIGH * (x1 - x0), _WIDE * (y1 - y0))
-    for bar, order in bars[: _MOST_COMPARED // len(numbers)]:
+    places = 0
+    for bar, order in islice(dict(bars).items(), _MOST_COMPARED // len(numbers)):  # the last one of equal bars
+        if places >= _MOST_BARRED:
+            break
         near = (orders < order) & (_HIGHER * (y1 - y0) < bar.height) & (_WIDE * (y1 - y0) < bar.width)
         near &= np.minimum(y1, bar.y1) - np.maximum(y0, bar.y0) > _HIGH * (y1 - y0)
         near &= np.minimum(x1, bar.x1) - np.maximum(x0, bar.x0) > least
+        places += int(near.sum())
         for at in np.flatnonzero(near).tolist():
             box = texts[numbers[at]].box
             place = Box(max(box.x0, bar.x0), max(box.y0, bar.y0), min(box.x1, bar.x1), min(box.y1, bar.y1))
@@ -301,14 +310,15 @@ def _unnamed(page: pypdfium2.PdfPage) -> set[int]:
 
 def _texts_of(page: pypdfium2.PdfPage, texts: Sequence[Placed], numbers: set[int]) -> dict[int, str]:
     """Return the letters, digits, and signs of the text objects with these numbers."""
-    text_page, found = page.get_textpage(), dict.fromkeys(numbers, "")
+    text_page = page.get_textpage()
+    found: dict[int, list[str]] = {number: [] for number in numbers}
     wanted = {_address(texts[number].handle): number for number in numbers}
     try:
         for index in range(max(0, text_page.count_chars())):
             number = wanted.get(_address(pdfium.FPDFText_GetTextObject(text_page, index)))
             if number is not None:
-                found[number] += chr(min(pdfium.FPDFText_GetUnicode(text_page, index), sys.maxunicode))
+                found[number].append(chr(min(pdfium.FPDFText_GetUnicode(text_page, index), sys.maxunicode)))
     finally:
         text_page.close()
-    whole = ((number, drawn.encode("utf-16-le", "surrogatepass")) for number, drawn in found.items())
+    whole = ((number, "".join(drawn).encode("utf-16-le", "surrogatepass")) for number, drawn in found.items())
     return {number: "".join(drawn.decode("utf-16-le", "replace").replace("\0", "").split()) for number, drawn in whole}

@@ -15,7 +15,7 @@ import pypdfium2.raw as pdfium
 
 from llm_ocr.documents import poppler
 from llm_ocr.documents.damage import content_damage, image_damage
-from llm_ocr.documents.files import FdFile, UncountedFile
+from llm_ocr.documents.files import FdFile, UncountedFile, without_counts
 from llm_ocr.documents.hidden_text import drop_contradicted_names, hide_covered_text
 from llm_ocr.documents.images import MIN_SIDE, grayscale_if_equal, longest_side
 from llm_ocr.documents.ink import LONGEST, ink_of
@@ -321,6 +321,7 @@ class PdfFile:
 
     def __init__(self, file: FdFile, passwords: Sequence[str], look: Look) -> None:
         self._file = file
+        self._source: FdFile | bytes = file  # what pdfium opens
         self._look = look
         self._password = ""
         #: Document in pdfium; None if only poppler can read it.
@@ -390,26 +391,29 @@ class PdfFile:
         raise PageFailure(Reason.ENCRYPTED, given, hint="Give the password with `password_file`.")
 
     def _count(self, opened: pypdfium2.PdfDocument) -> None:
-        """Open the document with all pages of a page tree that has more than it says, or note that it repeats pages."""
-        file = UncountedFile(self._file.fileno(), self._file.name)
-        try:
-            counted = pypdfium2.PdfDocument(file, password=self._password or None)
-        except pypdfium2.PdfiumError:  # all pages are missing
-            file.close()
-            return
-        pages = len(counted)
-        unused: tuple[pypdfium2.PdfDocument, FdFile] = counted, file
+        """Open the document with all pages of a page tree that has more than it says, or note that it is damaged."""
+        with UncountedFile(self._file.fileno(), self._file.name) as file:
+            try:
+                with contextlib.closing(pypdfium2.PdfDocument(file, password=self._password or None)) as counted:
+                    pages = len(counted)
+            except pypdfium2.PdfiumError:  # all pages are missing
+                return
         if pages > self.pages:
-            unused = opened, self._file
-            self.opened, self._file, self.pages = counted, file, pages
+            self._damage = "the page tree of the file has more pages than it says"
+            with contextlib.suppress(pypdfium2.PdfiumError):
+                data = without_counts(self._file)
+                whole = pypdfium2.PdfDocument(data, password=self._password or None)
+                if len(whole) == pages:
+                    self.opened, self._source, self.pages, self._damage = whole, data, pages, ""
+                    opened.close()
+                else:
+                    whole.close()
         elif pages < self.pages:
             with contextlib.suppress(pypdfium2.PdfiumError):  # a page is missing
                 for index in range(self.pages):
                     opened.get_page_size(index)
                 # pdfium counts a tree inside of itself once, but finds its pages again and again.
                 self._damage = "the page tree of the file contains itself: pages may be repeated, or missing"
-        for part in unused:
-            part.close()
 
     def close(self) -> None:
         """Free pdfium's resources."""
@@ -594,7 +598,7 @@ class PdfFile:
 
     def _with_forms(self) -> pypdfium2.PdfDocument:
         """Open the document once more, with the appearances of its form fields."""
-        opened = pypdfium2.PdfDocument(self._file, password=self._password or None)
+        opened = pypdfium2.PdfDocument(self._source, password=self._password or None)
         opened.init_forms()
         return opened
 

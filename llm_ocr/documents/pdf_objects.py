@@ -96,7 +96,7 @@ Colour = tuple[int, int, int]
 
 
 class Placed(NamedTuple):
-    """Text object whose glyphs are drawn, image, or bar. `box` in points as shown, `order` of drawing.
+    """Text object that is not drawn invisibly, image, or bar. `box` in points as shown, `order` of drawing.
 
     The handle is valid until the page is closed.
     """
@@ -169,12 +169,10 @@ def page_objects(page: pypdfium2.PdfPage, frame: Frame, *, paths: bool = True) -
             if (box := _add_image(found, page, handle, where)) is not None:
                 found.images_at.append(Placed(handle, box, order))
         elif kind == pdfium.FPDF_PAGEOBJ_TEXT:
-            mode = pdfium.FPDFTextObj_GetTextRenderMode(handle)
-            if mode == pdfium.FPDF_TEXTRENDERMODE_INVISIBLE:
+            if pdfium.FPDFTextObj_GetTextRenderMode(handle) == pdfium.FPDF_TEXTRENDERMODE_INVISIBLE:
                 continue
             found.texts += found.texts <= _STAMP
-            # What is drawn after glyphs that only clip it shows them.
-            if mode != pdfium.FPDF_TEXTRENDERMODE_CLIP and (box := _visible(handle, where, clip=False)) is not None:
+            if (box := _visible(handle, where, clip=False)) is not None:
                 found.texts_at.append(Placed(handle, box, order))
         elif kind == pdfium.FPDF_PAGEOBJ_PATH:
             above = bool(found.texts_at) and examined < _MOST_EXAMINED

@@ -395,7 +395,9 @@ def test_small_file_claiming_many_pages_is_one_failed_document(tmp_path, pages):
 
 def counting(kids: bytes, count: int) -> bytes:
     """A PDF with the pages 5 and 7, and 4, a part of its tree that contains the whole tree."""
-    data = pages(text("First page"), text("Second page"), extra=(b"<</Type/Pages/Kids[2 0 R]/Count 1>>",))
+    data = pages(
+        text("First page"), text("Second page, Items/Count 4821"), extra=(b"<</Type/Pages/Kids[2 0 R]/Count 1>>",)
+    )
     return data.replace(b"/Kids[5 0 R 7 0 R]/Count 2", b"/Kids[%s]/Count %d" % (kids, count))
 
 
@@ -403,7 +405,7 @@ def test_pages_beyond_the_count_of_the_page_tree_are_read(tmp_path):
     file = written(tmp_path / "few.pdf", counting(b"5 0 R 7 0 R", 1))
     assert opened(file) == 2
     (drawn,) = rendered(file, 2)
-    assert [words for words, _ in drawn.evidence.lines] == ["Second page"]
+    assert [words for words, _ in drawn.evidence.lines] == ["Second page, Items/Count 4821"]
 
 
 @pytest.mark.parametrize(

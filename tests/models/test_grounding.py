@@ -195,11 +195,10 @@ def test_answer_to_free_ocr_is_published_without_tags(name: str):
 
 
 @pytest.mark.parametrize("page", [PAGE, stripped(PAGE)])
-def test_talk_around_tags_is_no_text_of_the_page(page: str):
-    first, last = "Here is the markdown:\n\n", "\nLet me know if you need anything else!"
-    assert parse_grounding(f"{first}{page}{last}") == parse_grounding(page)
-    printed = tag("text", "[[1, 1, 9, 9]]", "Here is the markdown:\n\nNothing.")
-    assert only(printed).text == "Here is the markdown:\n\nNothing."
+def test_talk_before_tags_is_no_text_of_the_page(page: str):
+    assert parse_grounding(f"Here is the markdown:\n\n{page}") == parse_grounding(page)
+    for words in ("Here is the markdown:\n\nNothing.", "Note: The transcription above follows the layout of 1820."):
+        assert only(tag("text", "[[1, 1, 9, 9]]", words)).text == words
 
 
 def test_text_without_any_tag_is_kept_and_named():

@@ -35,7 +35,7 @@ from llm_ocr.models.parsers.latex import with_html_tables
 from llm_ocr.models.parsers.markdown import parse_lighton2
 from llm_ocr.models.parsers.otsl import table_text
 from llm_ocr.models.parsers.plain import parse_plain, plain_body, without_special
-from llm_ocr.models.parsers.talk import without_talk
+from llm_ocr.models.parsers.talk import is_announcement
 from llm_ocr.models.profile import NO_FRAME, Frame, PageNotes, Parsed
 from llm_ocr.types import FURNITURE, Block, BlockKind, Box
 
@@ -153,7 +153,7 @@ def _tagged(text: str, *, labels_are_text: bool) -> Parsed:
     (`Block.continued`). Text without a tag, or with unreadable boxes, has the whole page as its box. A figure without a
     box is lost.
     """
-    text = without_talk(without_special(text).replace("\r\n", "\n").strip())
+    text = without_special(text).replace("\r\n", "\n")
     # As in DeepSeek's own script: KaTeX and MathJax lack these two commands.
     text = text.replace(r"\coloneqq", ":=").replace(r"\eqqcolon", "=:")
     marks = list(_MARK.finditer(text))
@@ -161,7 +161,7 @@ def _tagged(text: str, *, labels_are_text: bool) -> Parsed:
     lost = found.lost
     blocks: list[Block] = []
     untagged, *tags = without_copies(found.pieces, lambda piece: signs_of(piece.label, piece.boxes, piece.text), lost)
-    if untagged.text.strip():
+    if untagged.text.strip() and not (tags and is_announcement(untagged.text.strip())):
         lost.append("text without a tag: its place on the page is not known")
         blocks += unlabelled(untagged.text, "", (WHOLE_PAGE,), headings=True)
     for tag in tags if labels_are_text else with_own_tables(tags):

@@ -256,6 +256,11 @@ def without_talk(text: str) -> str:
     return _without_lines(text, _ANNOUNCED)
 
 
+def is_announcement(line: str) -> bool:
+    """Return whether a line announces the text of a page."""
+    return len(line) <= _LONGEST_TALK and _ANNOUNCED.fullmatch(line) is not None
+
+
 def without_introduction(text: str) -> str:
     """Return a description without a line that announces it, and an offer of help at its end."""
     return _without_lines(text, _INTRODUCED)

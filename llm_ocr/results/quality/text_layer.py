@@ -358,6 +358,8 @@ _SAMPLE = 1500
 ENOUGH_LETTERS = 60
 #: Margin, relative to the page's height or width.
 _MARGIN = 0.07
+#: Limit of the words that OCR corrected, each of which is searched in a line.
+_MOST_REREAD = 1000
 
 
 def is_true(evidence: Evidence, attempt: Attempt) -> bool:
@@ -376,19 +378,28 @@ def is_true(evidence: Evidence, attempt: Attempt) -> bool:
 def with_reread(evidence: Evidence, attempt: Attempt) -> Evidence:
     """Return the evidence with the readings of OCR in place of the words whose fonts name other letters than shown."""
     lines = list(evidence.lines)
-    for place, word, reading in attempt.reread:
+    split: dict[int, tuple[list[str], list[str]]] = {}  # words of a line, and their letters
+    for place, word, reading in attempt.reread[:_MOST_REREAD]:
         across, down = place.centre
         inside = (n for n, (_, box) in enumerate(lines) if box.x0 <= across <= box.x1 and box.y0 <= down <= box.y1)
         if (number := next(inside, None)) is None:
             lines.append((reading, place))
             continue
+        if number not in split:
+            words = lines[number][0].split(" ")
+            split[number] = words, list(map(_letters, words))
+        words, letters = split[number]
         # Only letters and digits: glyphs without a mapping are other characters, or none, in the lines of pdfium.
-        words, letters = lines[number][0].split(" "), list(filter(str.isalnum, word))
-        found = (at for at, other in enumerate(words) if list(filter(str.isalnum, other)) == letters)
-        at = next(found, len(words)) if letters else len(words)
-        words[at : at + 1] = [reading]
+        own = _letters(word)
+        at = letters.index(own) if own and own in letters else len(words)
+        words[at : at + 1], letters[at : at + 1] = [reading], [_letters(reading)]
+    for number, (words, _) in split.items():
         lines[number] = " ".join(words), lines[number][1]
     return replace(evidence, lines=tuple(lines)) if attempt.reread else evidence
+
+
+def _letters(word: str) -> str:
+    return "".join(filter(str.isalnum, word))
 
 
 def in_margin(box: Box) -> bool:

@@ -1,6 +1,7 @@
 """Convert characters of a PDF page to glyphs: ligatures resolved, overprints removed."""
 
 import ctypes
+import math
 import re
 import sys
 import unicodedata
@@ -62,9 +63,10 @@ _NARROW_LETTERS, _TELLING_LETTERS = [ord(letter) for letter in "fijlrtI"], 6
 #: their own.
 _BLANKS = (0x20, 0xA0, 0xAD, *range(0x2000, 0x2010), 0x202F, *range(0x205F, 0x2066), *DIRECTIONS, 0x3000, 0xFEFF)
 _MARKS = range(0x300, 0x370)
-#: Least sides of the outline of a letter in heights of its line, least share of its height that has ink, and least
-#: difference of gray values, of 255, between ink and paper.
-_SIDES_OF_LETTER, _INKED, _CONTRAST = (0.03, 0.25), 0.5, 48
+#: Least sides of the outline of a letter in heights of its line, and the smaller one of a letter that is named as a
+#: soft hyphen. Least share of its height that has ink, and least difference of gray values, of 255, between
+#: ink and paper. Pixels from which the paper is known.
+_SIDES_OF_LETTER, _NO_HYPHEN, _INKED, _CONTRAST, _PAPER = (0.03, 0.25), 0.2, 0.5, 48, 4096
 #: Width of the widest box of a letter in a monospaced font, relative to the pitch.
 _BEYOND_PITCH = 1.5
 
@@ -186,6 +188,7 @@ def _mark_letters(handle: int, frame: Frame, codes: Ints, bounds: npt.NDArray[np
     line = np.abs(bounds[places, 1] - bounds[places, 3])
     lower, longer = (side * line for side in _SIDES_OF_LETTER)
     letters = (np.minimum(widths, heights) > lower) & (np.maximum(widths, heights) > longer)
+    letters &= (codes[places] != 0xAD) | (np.minimum(widths, heights) > _NO_HYPHEN * line)
     # An accent is on its letter.
     letters &= (codes[places] < _MARKS[0]) | (codes[places] > _MARKS[-1]) | (ink[:, 0] > bounds[places - 1, 2] - lower)
     for number in np.nonzero(letters)[0].tolist():
@@ -198,7 +201,8 @@ def _mark_letters(handle: int, frame: Frame, codes: Ints, bounds: npt.NDArray[np
         middle = gray[y0:y1, (3 * x0 + x1) // 4 : (x0 + 3 * x1) // 4 + 1]
         if not middle.size:
             continue
-        inked = np.nonzero((np.abs(middle - np.median(near)) > _CONTRAST).any(1))[0]
+        step = 1 + math.isqrt(near.size // _PAPER)
+        inked = np.nonzero((np.abs(middle - np.median(near[::step, ::step])) > _CONTRAST).any(1))[0]
         if len(inked) and inked[-1] + 1 - inked[0] > _INKED * len(middle):
             codes[at] = 0xFFFD
 
@@ -268,11 +272,15 @@ def _blank_covered(chars: Chars, covered: Sequence[Covered]) -> int:
     if not covered or not len(hidden):
         return 0
     x, y = (chars.boxes[:, 0] + chars.boxes[:, 2]) / 2, (chars.boxes[:, 1] + chars.boxes[:, 3]) / 2
+    places: dict[int | None, list[Box]] = {}
     for text in covered:  # those without a place are not active
         if text.place is not None:
-            own = chars.objects == ctypes.cast(text.handle, ctypes.c_void_p).value
-            inside = (x > text.place.x0) & (x < text.place.x1) & (y > text.place.y0 - text.place.height)
-            hidden |= own & inside & (y < text.place.y1 + text.place.height)
+            places.setdefault(ctypes.cast(text.handle, ctypes.c_void_p).value, []).append(text.place)
+    for address, boxes in places.items():
+        own = np.flatnonzero(chars.objects == address)
+        for box in boxes:
+            inside = (x[own] > box.x0) & (x[own] < box.x1) & (y[own] > box.y0 - box.height)
+            hidden[own] |= inside & (y[own] < box.y1 + box.height)
     letters = ~np.isin(chars.codes, _SPACES)
     words = np.cumsum(~letters | (np.diff(chars.objects, prepend=0) != 0))
     hidden = letters & (2 * np.bincount(words, hidden & letters) > np.bincount(words, letters))[words]

@@ -40,6 +40,7 @@ def read(drawn, *extra, **attributes):
         (OLD + b"14 w 70 604 m 370 604 l S 1 g " + text("(b)(6)", x=200, y=600), (["(b)(6)"], 21)),
         (OLD + b"0 g 128 594 90 18 re f 1 g " + text("(b)(6)", x=140, y=600), (["The fee is (b)(6)"], 13)),
         (b"q 7 Tr " + NEW + b"300 0 0 30 70 590 cm /X Do Q ", (["The fee is 4821.50 crowns"], 0)),  # filled with it
+        (b"q 7 Tr " + OLD + b"Q " + NEW, (["The fee is 4821.50 crowns"], 21)),  # a clip that shows nothing
     ],
 )
 def test_only_the_text_on_top_is_read(drawn, expected):

@@ -59,9 +59,10 @@ def test_marks_of_direction_are_no_text(tmp_path, mark):
     assert [words.replace(" ", "") for words in lines] == 2 * ["Total4821"]
 
 
-def told_as(told, code, drawn):
+def told_as(told, code, drawn, face=b"Helvetica"):
     """The content of a page in a font that names a code."""
-    page = pypdfium2.PdfDocument(mapped({ord(code): told}, b"BT /S 12 Tf 72 700 Td %s ET" % drawn, 600))[0]
+    data = mapped({ord(code): told}, b"BT /S 12 Tf 72 700 Td %s ET" % drawn, 600)
+    page = pypdfium2.PdfDocument(data.replace(b"/BaseFont/Helvetica", b"/BaseFont/" + face.ljust(9)))[0]
     return page_content(page, None, page.render(scale=2).to_pil())
 
 
@@ -85,6 +86,11 @@ def test_letters_that_a_font_names_as_nothing_are_unmapped(told):
 )
 def test_signs_that_are_no_letters_are_what_the_font_names(told, code, drawn):
     assert not told_as(told, code, drawn).unmapped
+
+
+def test_wide_hyphens_named_as_soft_ones_are_hyphens():
+    found = told_as("\u00ad", "-", b"(well-known) Tj", b"Courier")
+    assert [line.text for line in found.lines] == ["well-known"]
 
 
 def test_a_word_has_letters_of_one_script():
