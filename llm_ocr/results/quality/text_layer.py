@@ -358,8 +358,8 @@ _SAMPLE = 1500
 ENOUGH_LETTERS = 60
 #: Margin, relative to the page's height or width.
 _MARGIN = 0.07
-#: Limit of the words that OCR corrected, each of which is searched in a line.
-_MOST_REREAD = 1000
+#: Limit of the words that OCR corrected, each of which is searched in a line, and least letters of a part of a word.
+_MOST_REREAD, _LEAST_PART = 1000, 4
 
 
 def is_true(evidence: Evidence, attempt: Attempt) -> bool:
@@ -376,7 +376,12 @@ def is_true(evidence: Evidence, attempt: Attempt) -> bool:
 
 
 def with_reread(evidence: Evidence, attempt: Attempt) -> Evidence:
-    """Return the evidence with the readings of OCR in place of the words whose fonts name other letters than shown."""
+    """Return the evidence with the readings of OCR in place of the words whose fonts name other letters than shown.
+
+    A layer that is not true without them stays as it is, and is no evidence: its other words may be wrong as well.
+    """
+    if not attempt.reread or not is_true(evidence, attempt):
+        return evidence
     lines = list(evidence.lines)
     split: dict[int, tuple[list[str], list[str]]] = {}  # words of a line, and their letters
     for place, word, reading in attempt.reread[:_MOST_REREAD]:
@@ -390,12 +395,18 @@ def with_reread(evidence: Evidence, attempt: Attempt) -> Evidence:
             split[number] = words, list(map(_letters, words))
         words, letters = split[number]
         # Only letters and digits: glyphs without a mapping are other characters, or none, in the lines of pdfium.
-        own = _letters(word)
+        own, told = _letters(word), _letters(reading)
         at = letters.index(own) if own and own in letters else len(words)
+        if at == len(words) and own:  # pdfium joins the parts of a word that is divided at the end of a line
+            parts = (n for n, whole in enumerate(letters) if whole.startswith(own) or whole.endswith(own))
+            if len(own) < _LEAST_PART or (at := next(parts, len(words))) == len(words):
+                continue
+            rest = letters[at].removeprefix(own)
+            reading = f"{told}{rest}" if rest != letters[at] else f"{letters[at].removesuffix(own)}{told}"
         words[at : at + 1], letters[at : at + 1] = [reading], [_letters(reading)]
     for number, (words, _) in split.items():
         lines[number] = " ".join(words), lines[number][1]
-    return replace(evidence, lines=tuple(lines)) if attempt.reread else evidence
+    return replace(evidence, lines=tuple(lines))
 
 
 def _letters(word: str) -> str:

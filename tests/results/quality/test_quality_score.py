@@ -20,7 +20,7 @@ from llm_ocr.results.quality import what_is_wrong
 from llm_ocr.results.quality.order import in_order, matches_of, visits_of
 from llm_ocr.results.quality.scoring import FITTED, Limits, rated
 from llm_ocr.results.quality.scoring import score as scored
-from llm_ocr.results.quality.text_layer import texts_of
+from llm_ocr.results.quality.text_layer import texts_of, with_reread
 from llm_ocr.types import (
     Attempt,
     Block,
@@ -1243,3 +1243,12 @@ def test_cells_in_wrong_places_are_degraded_at_their_rows(paper, read, rows, wro
     marked = "\n".join(blocks[span.block].text[span.start : span.end] for span in ledger.unsupported)
     assert [number for number, row in enumerate(rows) if "".join(row) and row[0] and row[0] in marked] == wrong
     assert attempt.reason is (Reason.LOW_QUALITY if wrong else None) and (quality.parts["placed"] < 1) is bool(wrong)
+
+
+def test_corrected_parts_of_divided_words_correct_the_word():
+    # pdfium joins the parts of a word, and leaves out letters without a mapping.
+    layer = Evidence(None, (("by semanti riteria and onstraints", Box(0.1, 0.1, 0.9, 0.12)),))
+    place = Box(0.2, 0.1, 0.3, 0.12)
+    parts = (("manti\ufffd", "mantic"), ("\ufffdriteria", "criteria"), ("\ufffdonstr-", "constr-"), ("\ufffdo", "co"))
+    attempt = Attempt("embedded", "text-layer", Status.OK, probe=0.0, reread=tuple((place, *part) for part in parts))
+    assert with_reread(layer, attempt).lines[0][0] == "by semantic criteria and constraints"
