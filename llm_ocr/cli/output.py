@@ -95,8 +95,8 @@ def as_flags(settings: "BaseModel", names: Iterable[str]) -> str:
     """Return the named settings that have a value, as flags with a space before each; lists repeat their flag."""
     from llm_ocr.config.fields import settings_of
 
-    text, values = "", dict(settings)
-    for setting in (settings_of(type(settings))[name] for name in names):
+    text, values, known = "", dict(settings), settings_of(type(settings))
+    for setting in (known[name] for name in names):
         value = values[setting.name]
         for item in value if setting.many else [value] if value else []:
             text += f" {setting.flag} {shlex.quote(str(item))}"

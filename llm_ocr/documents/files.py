@@ -41,8 +41,8 @@ _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 _AVIF = (b"avif", b"avis")
 #: Count of a node of a page tree, and more bytes than it has.
 _COUNT, _LONGEST_COUNT = re.compile(rb"(/Count\s*)(\d+)"), 24
-#: Limits of a file whose page tree is corrected: its bytes, and those of a node.
-_MOST_BYTES, _LONGEST_NODE = 1 << 27, 1 << 16
+#: Limits of a file whose page tree is corrected: its bytes, those of a node, and its counts.
+_MOST_BYTES, _LONGEST_NODE, _MOST_COUNTS = 1 << 27, 1 << 16, 10_000
 
 
 def kind_by_name(path: str | Path) -> str:
@@ -163,7 +163,7 @@ def without_counts(file: FdFile) -> bytes:
         node = node[node.rfind(b"obj") :] + data[found.end() : found.end() + _LONGEST_NODE].partition(b"endobj")[0]
         return found[0] if b"stream" in node or b"/Kids" not in node else _zeros(found)
 
-    return _COUNT.sub(counted, data)
+    return _COUNT.sub(counted, data, count=_MOST_COUNTS)
 
 
 def _zeros(found: re.Match[bytes]) -> bytes:

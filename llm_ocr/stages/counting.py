@@ -68,7 +68,7 @@ class SmallFiles:
             group = self._group = _Group()
             # The group starts after all current callers have joined, because tasks run in the order of their creation.
             group.task = asyncio.ensure_future(self._counted(group))
-            # If the command ends meanwhile, nobody awaits the task, and asyncio would print its error.
+            # If the command ends first, the task is never awaited, and asyncio would print its error.
             group.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         place = len(group.documents)
         group.documents.append(document)
