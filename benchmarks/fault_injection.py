@@ -14,7 +14,7 @@ from typing import Any
 from llm_ocr.config.environment import worker_environment
 from llm_ocr_simulator import running
 from llm_ocr_simulator.faults import RATES
-from llm_ocr_simulator.process import Running, stop
+from llm_ocr_simulator.process import Running
 
 #: Seconds of calm, and of a storm, of each part for itself.
 _CALM, _STORM = (15.0, 45.0), (15.0, 60.0)
@@ -59,7 +59,7 @@ class Server:
     def tick(self, stormy: bool) -> None:
         """Note whether the server lives, and begin or end a storm when it is time."""
         now = time.monotonic()
-        if self._server is not None and self._server.process.poll() is not None:
+        if self._server is not None and not self._server.process.is_alive():
             self.close()
             self.events["deaths"] += 1
             self._again_at = now + self._chance.uniform(2.0, 10.0)
@@ -188,4 +188,5 @@ class Store:
         return dict(json.loads(line))
 
     def close(self) -> None:
-        stop(self._process)
+        self._process.terminate()
+        self._process.communicate()

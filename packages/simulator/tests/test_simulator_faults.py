@@ -150,7 +150,7 @@ def test_it_dies_when_it_is_told_to(faults):
     with running(**FAST, fault=faults) as simulator:
         bodies = [body_of(url_of(name), max_tokens=4000) for name in ("a", "b", "killer")]
         asked(simulator.url, *bodies)
-        assert simulator.process.wait(300) == 137
+        assert simulator.wait(300) == 137
 
 
 def test_a_dead_engine_answers_500_and_takes_the_server_with_it():
@@ -158,14 +158,14 @@ def test_a_dead_engine_answers_500_and_takes_the_server_with_it():
         for got in asked(simulator.url, *(body_of(url_of(number), stream=False) for number in range(2))):
             assert got.status == 500
             assert "EngineCore encountered an issue" in got.error
-        assert simulator.process.wait(300) == 137
+        assert simulator.wait(300) == 137
 
 
 def test_deaths_can_be_limited_to_the_first_starts(tmp_path):
     options = {**FAST, "state_file": tmp_path / "state", "fault": {"die-after": 0, "only-starts": 1}}
     with running(**options) as simulator:
         asked(simulator.url, body_of(url_of(1)))
-        assert simulator.process.wait(300) == 137
+        assert simulator.wait(300) == 137
     with running(**options) as simulator:
         assert asked(simulator.url, body_of(url_of(1)))[0].finish == "stop"
         assert simulator.log()["requests"][0]["asked"] == 1
