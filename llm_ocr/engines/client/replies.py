@@ -192,8 +192,6 @@ class Failures:
 
 #: Size limit of an event in bytes. An answer of 100,000 tokens in one event is smaller than 1 MB.
 LONGEST = 16 * 1024 * 1024
-#: Number of remembered events with ids, for the detection of repeated events.
-_REMEMBERED = 64
 
 
 class TooLong(ValueError):
@@ -203,20 +201,16 @@ class TooLong(ValueError):
 class EventSplitter:
     """Splitter of a byte stream into the data of its server-sent events (WHATWG HTML, section 9.2.6).
 
-    The cuts of the stream make no difference.
-
-    An event with the same id and data as an earlier one is skipped. This does not apply to streams that use one id for
-    several events. Names and comments of events are skipped: chat servers do not use them.
+    The cuts of the stream make no difference. Names, ids, and comments of events are skipped: chat servers do not use
+    them.
     """
 
-    __slots__ = ("_longest", "_rest", "_seen", "_shared")
+    __slots__ = ("_longest", "_rest")
 
     def __init__(self, longest: int | None = None) -> None:
         """Configure the splitter; `longest`: bytes of an event, at most `LONGEST`."""
         self._longest = LONGEST if longest is None else min(longest, LONGEST)
         self._rest = b""
-        self._seen: dict[bytes, bytes] = {}  # data of the last events with an id
-        self._shared = False  # an id was used for several events, so ids do not identify repetitions
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the events that end in the next piece of the stream. Raises `TooLong`."""
@@ -240,28 +234,12 @@ class EventSplitter:
         return [] if found is None else [found]
 
     def _data(self, block: bytes) -> bytes | None:
-        """Return the data of one event, its lines joined; None for an event without data and for a repeated event."""
+        """Return the data of one event, its lines joined; None for an event without data."""
         if block.startswith(b"data:") and b"\n" not in block:
             return block[6:] if block.startswith(b"data: ") else block[5:]
-        lines, event_id = [], b""
-        for line in block.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
-            name, _, value = line.partition(b":")
-            if name == b"data":
-                lines.append(value.removeprefix(b" "))
-            elif name == b"id":
-                event_id = value.strip()
-        if not lines:
-            return None
-        data = b"\n".join(lines)
-        if event_id:
-            before = self._seen.pop(event_id, None)
-            self._seen[event_id] = data
-            if len(self._seen) > _REMEMBERED:
-                del self._seen[next(iter(self._seen))]
-            self._shared = self._shared or before not in (None, data)
-            if before is not None and not self._shared:
-                return None
-        return data
+        fields = (line.partition(b":") for line in block.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
+        lines = [value.removeprefix(b" ") for name, _, value in fields if name == b"data"]
+        return b"\n".join(lines) if lines else None
 
 
 #: Finish reasons of OpenAI and their synonyms in other servers. `repetition`: vLLM detected a loop itself.
@@ -320,8 +298,8 @@ class Reply:
     """
 
     __slots__ = (
-        "_count", "_counts_rise", "_estimate", "_events", "_failures", "_last", "_pieces", "_size", "_tokens_in",
-        "_watch", "bounds", "cut", "done", "finish", "progress",
+        "_count", "_estimate", "_events", "_failures", "_pieces", "_size", "_tokens_in", "_watch", "bounds", "cut",
+        "done", "finish", "progress",
     )  # fmt: skip
 
     def __init__(self, watch: TextWatch | None, failures: Failures, bounds: Bounds, prompt_tokens: int = 0) -> None:
@@ -336,8 +314,6 @@ class Reply:
         self._tokens_in = 0
         self._estimate = prompt_tokens
         self._count = -1  # tokens by the server's last plausible usage; -1 before the first
-        self._counts_rise: bool | None = None  # whether token counts only grow; None before the first growth
-        self._last = b""  # the last event
         self._watch = watch
         self._failures = failures
 
@@ -363,7 +339,6 @@ class Reply:
             self.done = True
         elif event:  # an empty event only keeps the connection open
             self._read(event, "delta")
-            self._last = event
 
     def take_whole(self, body: bytes) -> None:
         """Process the answer of a server that does not stream. Raises the errors of `take`."""
@@ -387,8 +362,6 @@ class Reply:
         # The count may include hidden reasoning, which is limited by the request and not by the text.
         if not _is_count(count, max(self.bounds.tokens, self._size) + _LEAST_CHARACTERS):
             count = -1
-        if count > 0 and self._counts_rise and data == self._last:
-            return  # a repeated event: more text would have increased the token count
         choices = value.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             # One answer was asked for; a server with settings of its own may send several, mixed.
@@ -402,11 +375,7 @@ class Reply:
             self._tokens_in = tokens_in
         if count < 0:
             return
-        if count > self._count >= 0:
-            self.progress += 1
-            self._counts_rise = self._counts_rise is not False
-        elif count < self._count:
-            self._counts_rise = False
+        self.progress += count > self._count >= 0
         self._count = count
 
     def _take_choice(self, choice: Any, name: str) -> None:

@@ -129,29 +129,8 @@ def test_of_several_choices_only_the_first_is_the_answer(streams):
     assert answer.text == "text 0"
 
 
-def test_an_event_that_comes_twice_with_its_id_is_taken_once():
-    def numbered(number: int, data: bytes) -> bytes:
-        return b"id: %d\n" % number + data
-
-    pieces = [numbered(number, event(text)) for number, text in enumerate(("Hello", " ", "wörld"))]
-    twice = [piece for piece in pieces for _ in range(2)]
-    assert complete(streaming(*twice, *pieces[1:], *WHOLE[2:])).text == "Hello wörld"
-
-
-def test_one_id_for_all_events_shows_no_repetition():
-    pieces = [b"id: 1\n" + event(text) for text in ("a", "b", "b", "b", "a")]
-    assert complete(streaming(*pieces, *WHOLE[2:])).text == "abbba"
-
-
-def test_duplicate_event_with_running_count_is_taken_once():
-    texts = ["Hello", " ", "wörld"]
-    pieces = [event(text, usage={"completion_tokens": 2 + number}) for number, text in enumerate(texts)]
-    twice = [piece for piece in pieces for _ in range(2)]
-    assert complete(streaming(event("", usage={"completion_tokens": 1}), *twice, *WHOLE[2:])).text == "Hello wörld"
-
-
 @pytest.mark.parametrize("count", [{}, {"usage": {"completion_tokens": 1}}, {"usage": None}])
-def test_equal_events_that_nothing_tells_apart_are_all_taken(count):
+def test_equal_events_are_all_taken(count):
     assert complete(streaming(*[event("-", **count)] * 5, *WHOLE[2:])).text == "-----"
 
 

@@ -29,27 +29,17 @@ def split(*pieces: bytes) -> list[bytes]:
 
 
 def by_the_book(stream: bytes) -> list[bytes]:
-    """The standard's own words, line by line; the end of the stream counts as an empty line here.
-
-    The tests' streams have one id: an event that comes again with it is left out until it has stood for two events.
-    """
+    """The standard's own words, line by line; the end of the stream counts as an empty line here."""
     found: list[bytes] = []
     data: list[bytes] = []
-    numbered = False
-    of_id: set[bytes] = set()
     for line in [*stream.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"), b""]:
         name, _, value = line.partition(b":")
         if name == b"data":
             data.append(value.removeprefix(b" "))
-        elif name == b"id":
-            numbered = True
         elif not line:
-            one = b"\n".join(data)
-            if data and not (numbered and of_id == {one}):
-                found.append(one)
-            if data and numbered:
-                of_id.add(one)
-            data, numbered = [], False
+            if data:
+                found.append(b"\n".join(data))
+            data = []
     return found
 
 
