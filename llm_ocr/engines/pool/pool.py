@@ -122,7 +122,9 @@ class ServerSupervisor:
         if not service.alive:
             return
         self.uninvolved = not service.managed and not service.under_way
-        service.die(why, self.suspects.record_death, hung=hung)
+        service.hung = hung
+        self.suspects.record_death(service)
+        service.die(why)
         explained = any(request.poisonous or (request.alone and not service.managed) for request in service.holders)
         # The cause is gone with its request. A server that exits at every request has another cause: restarts are
         # forgotten only after a completed request since the last time.
@@ -240,7 +242,6 @@ class ServerPool:
         """Complete a request; see `engines.Engine.complete`."""
         self.begin()
         pooled = Request(request.id, next(self._tickets))
-        self._suspects.recognise(pooled, lambda number: self._members[number].gone is None, self._any_alive())
         began = time.monotonic()
         try:
             while True:
@@ -320,11 +321,6 @@ class ServerPool:
         for error in await asyncio.gather(*map(_stop, self._members)):
             if error is not None:
                 raise error
-
-    def _any_alive(self) -> int:
-        alive = [member for member in self._members if member.gone is None]
-        alive.sort(key=lambda member: (member.service is None, member.number in self._suspects.by_server))
-        return alive[0].number if alive else 0
 
     async def _exchange(
         self, service: ServerSession, request: Request, completion_request: CompletionRequest
@@ -410,7 +406,6 @@ class ServerPool:
             service.pause(request.sent, None, refused=False)
             self._wake(service)
             return False
-        service.recently_lost.append((time.monotonic(), request.id, request.deaths))
         return True
 
     async def _prove(self, request: Request) -> None:
@@ -447,7 +442,8 @@ class ServerPool:
             self._places.fail(member.gone)
             return
         self._say(f"{member.server.name} is no longer used: {error}")
-        self._suspects.move(member.number, self._any_alive())
+        other = min(others, key=lambda other: (other.service is None, other.number in self._suspects.by_server))
+        self._suspects.move(member.number, other.number)
         self._places.dispatch()
 
 

@@ -6,7 +6,6 @@ import heapq
 import math
 import random
 import time
-from collections.abc import Callable
 
 from llm_ocr.engines.pool.session import PoolOptions, Request, ServerSession
 from llm_ocr.errors import LlmOcrError
@@ -42,7 +41,6 @@ class PoisonDetector:
         self.answered = 0  # completed requests on all servers
         #: Suspects by server. A server with suspects accepts no other requests.
         self.by_server: dict[int, set[Request]] = {}
-        self._escaped: dict[str, tuple[int, int]] = {}  # request id: deaths and server number
 
     def record_answer(self, seconds: float) -> None:
         """Record a completed request and its duration in seconds."""
@@ -60,24 +58,13 @@ class PoisonDetector:
             request.alone = request.alone + 1 if len(in_flight) == 1 else 0
             most = self._options.hangs if service.hung else self._options.kills
             needed = 1 if service.managed else min(most, _ALONE_ELSEWHERE)
-            request.poisonous = self._count(request) <= 0 and request.alone >= needed
+            request.left = min(self._options.kills - request.deaths, self._options.hangs - request.hangs)
+            request.poisonous = request.left <= 0 and request.alone >= needed
             longest = self._options.stall if service.hung else math.inf
             wait = random.uniform(0.0, self._options.scatter * self._seconds * 2**request.alone)
             request.pause = 0.0 if service.managed else min(longest, wait)
             if request.left <= _APART:
                 self._hold(request, service.number)
-        for _, request_id, deaths in () if service.hung else service.recently_lost:
-            if all(request.id != request_id for request in in_flight):
-                self._escaped[request_id] = (deaths + 1, service.number)
-        service.recently_lost.clear()
-
-    def recognise(self, request: Request, alive: Callable[[int], bool], other: int) -> None:
-        """Register a new request; it is a suspect if it was lost on a server right before the server exited."""
-        if self._escaped and request.id in self._escaped:
-            request.deaths, number = self._escaped.pop(request.id)
-            request.answered_before = self.answered
-            if self._count(request) <= _APART:
-                self._hold(request, number if alive(number) else other)
 
     def clear(self, request: Request) -> bool:
         """Clear a request that ended on a live server or was abandoned; return False if it was not a suspect."""
@@ -110,10 +97,6 @@ class PoisonDetector:
             return _first(few) if room else None
         ready = [request for request in waiting if time.monotonic() - service.began >= request.pause]
         return _first(ready) if ready and not service.holders else None
-
-    def _count(self, request: Request) -> float:
-        request.left = min(self._options.kills - request.deaths, self._options.hangs - request.hangs)
-        return request.left
 
     def _hold(self, request: Request, number: int) -> None:
         self.clear(request)

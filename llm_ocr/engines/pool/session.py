@@ -340,8 +340,6 @@ class Request:
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_ASKED_PAUSE = 0.5, 60.0, 120.0
 #: Two failed probes with this interval in seconds mean that a server is dead; the time limit of each probe.
 _BETWEEN_PROBES, _PROBE = 0.5, 8.0
-#: Seconds before a death in which a lost request counts as a possible cause.
-_BEFORE_DEATH = 5.0
 #: Seconds without requests after which another server may be at the address: loading a model takes longer.
 _QUIET = 2.0
 #: Seconds for connections to close.
@@ -370,7 +368,6 @@ class ServerSession:
         self.gauges: Gauges | None = None
         self.blind = not (facts.vllm or facts.gauges)  # the server has no gauges
         self.holders: set[Request] = set()  # requests with a place in the window
-        self.recently_lost: deque[tuple[float, str, int]] = deque(maxlen=256)  # time, request id, deaths before
         self.death: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.replaced = ""  # which other model the server lists now, as a sentence
         self._doubted = -math.inf  # time at which another server may have replaced this one
@@ -410,19 +407,12 @@ class ServerSession:
         """Time of the last progress by `time.monotonic`; the start of work counts as progress."""
         return max(self.endpoint.received, self._busy_since)
 
-    def die(self, why: str, on_death: Callable[["ServerSession"], None] | None = None, *, hung: bool = False) -> None:
-        """End the session of a dead or hung server: call `on_death`, then revoke all requests in flight."""
-        if self.death.done():
-            return
-        self.hung = hung
-        self.death.set_result(why)
-        if on_death is not None:
-            oldest = time.monotonic() - _BEFORE_DEATH
-            while self.recently_lost and self.recently_lost[0][0] < oldest:
-                self.recently_lost.popleft()
-            on_death(self)
-        for request in list(self.holders):
-            request.revoke()
+    def die(self, why: str) -> None:
+        """End the session of a dead or hung server, and revoke all requests in flight."""
+        if not self.death.done():
+            self.death.set_result(why)
+            for request in list(self.holders):
+                request.revoke()
 
     def answered(self, seconds: float, tokens: int) -> None:
         """Record a complete answer."""

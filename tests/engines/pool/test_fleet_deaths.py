@@ -90,28 +90,6 @@ async def test_killer_requests_are_quarantined_and_others_are_answered(count: in
     assert count > 1 or server.asked["page-40"] == 4
 
 
-async def test_request_lost_just_before_a_death_is_suspect_on_retry() -> None:
-    server = Scripted(seconds=0.03, facts=VLLM)
-    killer = iter(["refused"])
-
-    def behave(prompt: str) -> web.Response | None:
-        if prompt == "killer" and next(killer, None):
-            return web.Response(status=500)
-        return None
-
-    async with fleet_of([server], replace(QUICK, kills=3)) as fleet:
-        server.behave = behave
-        with pytest.raises(RequestLost):
-            await fleet.complete(request_for("killer"))
-        await server.die()
-        await until(lambda: fleet.load().restarts == 1 and fleet.load().servers == 1)
-        first = asyncio.create_task(ask_all(fleet, names(10)))
-        await until(lambda: server.running)
-        assert (await fleet.complete(request_for("killer"))).text == "answer to killer"
-        assert len(answered(await first)) == 10
-    assert server.neighbours["killer"] == [0, 0]
-
-
 async def test_fresh_requests_avoid_the_server_that_runs_suspects() -> None:
     servers = [Scripted("a", seconds=0.02, killers=frozenset({"killer"})), Scripted("b", seconds=0.02)]
     # from the first death on it is suspect; of one that is pardoned once the next server might be the other
