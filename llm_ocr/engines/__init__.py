@@ -67,14 +67,12 @@ class Inspection:
     """Inspection of a page for another reader: blocks in reading order, including figures.
 
     `blocks` are empty without figures. `digital`: the blocks are from the page's own objects and therefore complete;
-    otherwise from its pixels. `unread`: a scan that was not read, because no picture is visible and the text mentions
-    none. `detail` is the reason for a failed search.
+    otherwise from its pixels. `detail` is the reason for a failed search.
     """
 
     blocks: tuple[Block, ...] = ()
     digital: bool = False
     detail: str = ""
-    unread: bool = False
 
 
 # Readers in processes of this machine, without a model on a server.

@@ -57,8 +57,6 @@ class PageReading:
         self._rotations = [0]  # rotations in which the model has seen the page
         self._with_layer = page if page.content is not None else None  # the page with its text layer
         self._anchor: str | None = None
-        self._inspection: asyncio.Task[Inspection] | None = None  # started before the answer
-        self._inspecting = False  # whether that inspection has begun
         self._doubts: list[str] = []
 
     async def run(self, on_dispatched: Callable[[], None]) -> Attempt:
@@ -92,21 +90,13 @@ class PageReading:
         ladder = Ladder(reader.first, reader.rungs)
         if self._page.again:
             ladder.climbed += 1  # the first rung was not good enough
-
-        def on_sent() -> None:
-            on_dispatched()
-            if self._inspection is None and reader.detects_figures(reader.first.mode):
-                self._inspection = asyncio.create_task(self._inspect_ahead())
-                # Consume the error of an inspection whose result is not needed.
-                self._inspection.add_done_callback(lambda task: task.cancelled() or task.exception())
-
         await run_attempts(
             reader.engine,
             self.request,
             self.judge,
             ladder,
             self._tries,
-            on_sent,
+            on_dispatched,
             reader.options.backoff,
             rereads=min(MOST_REREADS, len(reader.rungs)),
         )
@@ -117,11 +107,6 @@ class PageReading:
         if undrawn is not None:
             return await self._of_model(best, Status.DEGRADED, undrawn.reason, joined(undrawn.detail, best.detail))
         return await self._of_model(best, Status.OK, None, best.detail)
-
-    def end(self) -> None:
-        """Release the resources at the end of the page."""
-        if self._inspection is not None:
-            self._inspection.cancel()
 
     async def request(self, step: Step) -> CompletionRequest:
         """Return the request of a step. Raises `PageFailure` if its image cannot be created."""
@@ -188,31 +173,13 @@ class PageReading:
             self._with_layer = await self._reader.tools.content(self._page)
         return self._with_layer
 
-    async def _inspect_ahead(self) -> Inspection:
-        """Detect figures while the model reads the page, so that a run does not wait for it at its end.
-
-        Few inspections run at a time, because each OCR process takes 300 MB.
-        """
-        async with self._reader.inspections:
-            self._inspecting = True
-            return await self._inspect(hinted=False)
-
-    async def _inspect(self, *, hinted: bool) -> Inspection:
-        assert self._reader.inspector is not None  # checked by `detects_figures`
-        return await self._reader.inspector.inspect(await self._layered_page(), hinted=hinted)
-
     async def _with_figures(self, blocks: Blocks, rotation: int) -> Blocks:
         """Return an answer's blocks with the figures detected on the page, turned by the rotation of the image."""
-        hinted = mentions_figures(blocks)
-        ahead = self._inspection
+        inspector = self._reader.inspector
+        assert inspector is not None  # checked by `detects_figures`
         try:
             async with self._reader.backlog:
-                if ahead is not None and not self._inspecting:
-                    ahead.cancel()  # its turn has not arrived
-                    ahead = None
-                found = None if ahead is None else await ahead
-                if found is None or (hinted and found.unread):
-                    found = await self._inspect(hinted=hinted)
+                found = await inspector.inspect(await self._layered_page(), hinted=mentions_figures(blocks))
         except PageFailure as failure:
             found = Inspection(detail=f"figures were not detected: {failure.why}")
         if found.detail:
@@ -296,8 +263,6 @@ class PageReading:
 RESULT_VERSION = 7
 #: Pages whose figures are detected after the answer, before requests are delayed: about as many megabytes.
 _WAITING = 128
-#: Parallel inspections of pages that the model still reads. Pages with a complete answer do not wait here.
-_INSPECTIONS = 1
 
 
 @dataclass(eq=False)
@@ -323,7 +288,6 @@ class ModelReader:
         """Configure the reader. Raises `UsageError` for a mode that the profile lacks, or an unsupported anchor."""
         profile, self.name = self.profile, self.engine.name
         self.backlog = asyncio.Semaphore(_WAITING)  # held by each page after the model
-        self.inspections = asyncio.Semaphore(_INSPECTIONS)
         mode = self.options.mode or profile.mode
         modes = [name for name in profile.prompts if name not in MODES]
         if mode not in modes:
@@ -398,11 +362,7 @@ class ModelReader:
 
     async def read(self, page: Page, on_dispatched: Callable[[], None] = noop) -> Attempt:
         """Read a page; see `PageReader.read`. Raises `ServerError` if no server is available."""
-        reading = PageReading(self, page)
-        try:
-            return await reading.run(on_dispatched)
-        finally:
-            reading.end()
+        return await PageReading(self, page).run(on_dispatched)
 
     async def close(self) -> None:
         """Close the fallback and the page inspector."""

@@ -74,7 +74,7 @@ def _seen_on_scan(page: Page, recogniser: GetRecogniser, *, hinted: bool) -> Ins
         across, down = pixels.shape[1] / content.width, pixels.shape[0] / content.height
         return Inspection(_laid_out_on(pixels, scaled_lines(content.lines, across, down)))
     if not hinted and not scan_objects(pixels, ()).rasters:
-        return Inspection(unread=True)
+        return Inspection()
     read = recogniser().read(pixels)
     blocks = _laid_out_on(read.image, read.lines)
     return Inspection(tuple(replace(block, box=read.on_page(block.box), continued=()) for block in blocks))

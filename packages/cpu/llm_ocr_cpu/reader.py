@@ -100,7 +100,7 @@ class EmbeddedReader:
         payload = {"page": page_to_wire(page), "hinted": hinted}
         answer = await self._call("see", payload, affinity=_PIXELS if pixels else "")
         blocks = tuple(map(block_from_wire, answer["blocks"]))
-        return Inspection(blocks, answer["digital"], answer["detail"], answer["unread"])
+        return Inspection(blocks, answer["digital"], answer["detail"])
 
     async def text(self, page: Page) -> str:
         """Return the page's text layer in reading order; "" without a credible one. Raises `PageFailure`."""

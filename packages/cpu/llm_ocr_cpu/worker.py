@@ -79,7 +79,7 @@ def _ocr_text(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _inspect(payload: Mapping[str, Any]) -> dict[str, Any]:
     seen = inspect_page(page_from_wire(payload["page"]), _recogniser, hinted=payload["hinted"])
-    told = {"digital": seen.digital, "detail": seen.detail, "unread": seen.unread}
+    told = {"digital": seen.digital, "detail": seen.detail}
     return {"blocks": [block_to_wire(block) for block in seen.blocks], **told}
 
 

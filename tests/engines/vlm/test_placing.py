@@ -1,17 +1,19 @@
 """Figures that were found on a page stand in the answer where they stand on the page."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from looking import ScriptedInspector, asked
-from scripted_model import PROFILE, ScriptedEngine, stop
+from looking import ScriptedInspector, asked, reading
+from scripted_model import PAGE, PROFILE, ScriptedEngine, stop
 
 from llm_ocr.engines import Inspection
 from llm_ocr.engines.vlm.placing import Places, mentions_figures, with_crops, with_detected
 from llm_ocr.errors import PageFailure
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.plain import is_placeless, parse_plain, without_position
-from llm_ocr.types import Block, BlockKind, Box, Reason, Status
+from llm_ocr.types import Block, BlockKind, Box, Page, Reason, Status
 
 FIRST = "The lower Arlen rises in the meadows above the old quay."
 SECOND = "Its level has been read from a brass gauge since the flood of 1906."
@@ -208,6 +210,27 @@ def test_page_is_inspected_closely_if_its_text_mentions_a_figure():
 def test_a_page_that_could_not_be_looked_at_says_so_and_stands(inspector, detail):
     attempt = asked(ScriptedEngine(stop()), PROFILE, inspector)
     assert (attempt.status, attempt.detail) == (Status.OK, detail)
+
+
+async def test_no_page_is_asked_for_while_too_many_wait_for_a_look():
+    waits = asyncio.Event()
+
+    class SlowInspector(ScriptedInspector):
+        async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
+            await waits.wait()
+            return await super().inspect(page, hinted=hinted)
+
+    engine, inspector = ScriptedEngine(stop()), SlowInspector()
+    made = reading(engine, PROFILE, inspector)
+    made.backlog = asyncio.Semaphore(1)
+    pages = [asyncio.create_task(made.read(PAGE)) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    assert len(engine.requests) == 1
+    waits.set()
+    assert [attempt.status for attempt in await asyncio.gather(*pages)] == [Status.OK, Status.OK]
+    assert len(engine.requests) == 2
+    await made.close()
+    assert inspector.closed == 1
 
 
 def test_list_in_one_page_block_is_found_in_the_answer_items():
