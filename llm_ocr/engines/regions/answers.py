@@ -126,10 +126,7 @@ _MODE = "layout-first"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Regions of a page in reading order, and the results of the requested ones; None for a blank region.
-
-    Regions with the same image share one result.
-    """
+    """Regions of a page in reading order, and the results of the requested ones; None for a blank region."""
 
     regions: tuple[Region, ...]
     asked: tuple[Tries[Blocks] | None, ...] = ()  # of the requested regions, in order
@@ -140,8 +137,8 @@ class Outcome:
         return [(region, next(left) if region.task in READ else None) for region in self.regions]
 
     def requested(self) -> list[Tries[Blocks]]:
-        """Return the distinct results."""
-        return list({id(tries): tries for tries in self.asked if tries is not None}.values())
+        """Return the results of the regions that are not blank."""
+        return [tries for tries in self.asked if tries is not None]
 
     def failures(self) -> list[PageFailure]:
         """Return the failures of regions that are unread or degraded."""

@@ -303,28 +303,27 @@ class _Reading:
         return failure.with_tries(self._outcome.rows(), joined(why, failure.detail))
 
     async def _complete_all(self, pieces: Sequence[Piece | None]) -> tuple[Tries[Blocks] | None, ...]:
-        """Request all pieces in parallel, equal images once; the page leaves the queue with its last request."""
-        alike = [(piece.mode, piece.image.data) if piece else None for piece in pieces]
-        single = {what: piece for what, piece in zip(alike, pieces, strict=True) if what and piece}
-        waiting = set(single)
+        """Request all pieces in parallel; the page leaves the queue with its last request."""
+        waiting = {piece.id for piece in pieces if piece}
 
-        def on_sent(what: tuple[str, bytes]) -> None:
-            if what in waiting:
-                waiting.remove(what)
+        def on_sent(name: str) -> None:
+            if name in waiting:
+                waiting.remove(name)
                 if not waiting:
                     self._on_dispatched()
 
-        async def complete(what: tuple[str, bytes], piece: Piece) -> Tries[Blocks]:
+        async def complete(piece: Piece | None) -> Tries[Blocks] | None:
+            if piece is None:
+                return None
             try:
-                return await self._reader.read_region(piece, lambda: on_sent(what))
+                return await self._reader.read_region(piece, lambda: on_sent(piece.id))
             finally:
-                on_sent(what)
+                on_sent(piece.id)
 
-        tasks = {what: asyncio.create_task(complete(what, piece)) for what, piece in single.items()}
+        tasks = [asyncio.create_task(complete(piece)) for piece in pieces]
         try:
-            await asyncio.gather(*tasks.values())
+            return tuple(await asyncio.gather(*tasks))
         finally:
-            for task in tasks.values():
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
-        return tuple(tasks[what].result() if what else None for what in alike)
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -239,13 +239,6 @@ def test_page_is_read_whole_if_its_crops_cannot_be_made():
     assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.RENDER_CRASHED)
 
 
-def test_regions_that_look_the_same_are_asked_for_once():
-    model = SeeingModel({TEXT: "the same"})
-    attempt = read_regions(rows("text", "text"), model, tools=RegionWorkbench(crop=lambda box: b"same" * 900))
-    assert (len(model.requests), attempt.tokens_in) == (1, 100)
-    assert shown(attempt) == [("text", "the same")] * 2
-
-
 def test_blank_regions_are_not_asked_for():
     model = SeeingModel({TEXT: "words"})
     tools = RegionWorkbench(crop=lambda box: b"blank" if box.y0 < 0.05 else b"full" * 900)
