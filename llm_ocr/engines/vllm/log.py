@@ -20,21 +20,6 @@ _COMPILING = re.compile(r"Compiling a graph .* takes [\d.]+ s")
 _FROM_CACHE = re.compile(r"Directly load (?:the compiled graph\(s\)|AOT compilation)")
 _CAPTURED = re.compile(r"Graph capturing finished in ([\d.]+) secs")
 
-#: Steps of a start, with a percentage if the line has one. tqdm: "Loading safetensors checkpoint shards:  45% ...".
-_STEPS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), step)
-    for pattern, step in (
-        (r"loading .{0,40}checkpoint shards:\s+(\d+)%", "loading weights {} %"),
-        (r"(?:download|fetching|reconstructing|\.safetensors).{0,80}?(\d+)%\|", "downloading the model {} %"),
-        (r"time spent downloading weights|loading weights took|model loading took", "weights loaded"),
-        (r"starting to load model", "loading weights"),
-        (r"capturing cuda graphs.{0,60}?(\d+)%", "capturing CUDA graphs {} %"),
-        (r"torch\.compile takes|compiling a graph|start compiling|dynamo bytecode transform", "compiling"),
-        (r"kv cache size|available kv cache memory|init engine", "warming up"),
-        (r"resolved architecture|initializing a v1 llm engine", "preparing the engine"),
-    )
-)
-
 
 @dataclass(slots=True)
 class LogFacts:
@@ -238,7 +223,6 @@ class ServerLog:
         self._diagnoses: set[Diagnosis] = set()
         self.facts = LogFacts()
         self.latest = ""  # the last line, or the last state of a progress bar
-        self.step = ""  # progress of the start, such as "loading weights 45 %"
 
     def begin(self, headline: str) -> None:
         """Start a new run: forget the output of the last run, and write `headline` to the file."""
@@ -260,7 +244,7 @@ class ServerLog:
             self._take(self._unfinished, whole=True)
             self._unfinished = b""
         elif self._unfinished.strip():
-            self._notice(self._line(self._unfinished))  # tqdm does not terminate the states of its bars
+            self.latest = self._line(self._unfinished)[:_KEPT]  # tqdm does not terminate the states of its bars
 
     def finish(self) -> None:
         """Process the end of the output."""
@@ -324,24 +308,17 @@ class ServerLog:
         line = self._line(raw)
         if whole:
             self._write(line + "\n")
-        if line:
-            self._notice(line)
-        if not whole or not line:
+        if not line:
+            return
+        line = self.latest = line[:_KEPT]
+        if not whole:
             return  # a state of a progress bar: the last state ends in a newline
-        line = line[:_KEPT]
         self._tail.append(line)
         self.facts.learn(line)
         if _CAUSE.match(bare(line)):
             self._causes.append(line)
         if diagnosis := diagnose(line):
             self._diagnoses.add(diagnosis)
-
-    def _notice(self, line: str) -> None:
-        self.latest = line[:_KEPT]
-        for pattern, step in _STEPS:
-            if match := pattern.search(self.latest):
-                self.step = step.format(*match.groups())
-                return
 
     def _line(self, raw: bytes) -> str:
         return self._clean(raw.decode(errors="replace")).rstrip()

@@ -356,7 +356,7 @@ class VllmServer:
                     if self._log.unwritable:
                         self._say(f"{self.name}: cannot write its log to {self._log.path}: {self._log.unwritable}")
                     words = f"; its log: {self._log.latest_words}" if self._log.latest_words else ""
-                    self._say(f"{self.name}: {self._log.step or 'starting'}, {now - began:.0f} s elapsed{words}")
+                    self._say(f"{self.name}: starting, {now - began:.0f} s elapsed{words}")
                 await asyncio.wait([ended], timeout=self._pace.poll)
         finally:
             ended.cancel()

@@ -181,7 +181,7 @@ async def test_a_server_that_cannot_start_says_why_at_once(fake, tmp_path):
 
 def loads(one) -> bool:
     """Whether it has told how far the server has loaded its weights."""
-    return any("loading weights 45 %" in line for line in one.said)
+    return any("shards:  45%" in line for line in one.said)
 
 
 async def test_server_that_never_answers_is_given_up_with_its_last_log(fake, monkeypatch):
