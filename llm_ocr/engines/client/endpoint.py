@@ -54,30 +54,20 @@ SERVERS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "waiting": ("sglang:num_queue_reqs",),
         "kv_usage": ("sglang:token_usage",),
         "preemptions": ("sglang:num_retracted_requests_total",),
-        "prompt_tokens": ("sglang:prompt_tokens_total",),
-        "generation_tokens": ("sglang:generation_tokens_total",),
     },
     "llama.cpp": {
         "running": ("llamacpp:requests_processing",),
         "waiting": ("llamacpp:requests_deferred",),
         "kv_usage": ("llamacpp:kv_cache_usage_ratio",),
-        "prompt_tokens": ("llamacpp:prompt_tokens_total",),
-        "generation_tokens": ("llamacpp:tokens_predicted_total",),
     },
     "TensorRT-LLM": {
         "running": ("trtllm_num_requests_running",),
         "waiting": ("trtllm_num_requests_waiting",),
         "kv_usage": ("trtllm_kv_cache_utilization",),
-        "prompt_tokens": ("trtllm_prompt_tokens_total",),
-        "generation_tokens": ("trtllm_generation_tokens_total",),
-        "finished": ("trtllm_request_success_total",),
     },
     "TGI": {
         "running": ("tgi_batch_current_size",),
         "waiting": ("tgi_queue_size",),
-        "prompt_tokens": ("tgi_request_input_length_sum",),
-        "generation_tokens": ("tgi_request_generated_tokens_sum",),
-        "finished": ("tgi_request_success",),
     },
 }
 #: Where trtllm-serve has its gauges.
@@ -94,7 +84,7 @@ class Gauges:
     """Current gauges of a server, summed over its engines; `kv_usage` is their mean, 0..1, and 0 if not reported.
 
     `server` is a name in `SERVERS`. `preemptions` and the fields after it count from the server's start, and are 0 if
-    not reported. `finished` excludes aborted requests.
+    not reported. Benchmarks read the last three, which only vLLM reports here. `finished` excludes aborted requests.
     """
 
     running: int = 0
