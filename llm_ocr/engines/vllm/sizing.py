@@ -14,7 +14,6 @@ its memory. It is not on a slower GPU, which the engines would only share: each 
 One thread decoded and preprocessed 6.6 images per second, and eight up to 30.
 """
 
-import importlib.util
 import math
 import re
 import shutil
@@ -189,11 +188,8 @@ def numbers_in(text: str) -> dict[str, int]:
     return {name: int(number) for name, number in numbers.items() if number.isdigit()}
 
 
-def vllm_installed(command: Sequence[str] = ("vllm",)) -> bool:
+def vllm_installed(command: Sequence[str]) -> bool:
     """Return whether this command can start servers."""
-    package = importlib.util.find_spec("vllm") if tuple(command) == ("vllm",) else None
-    if package is not None and package.origin is not None:  # a folder of that name is not a package
-        return True
     from llm_ocr.engines.vllm.server import found
 
     try:
