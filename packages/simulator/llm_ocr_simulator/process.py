@@ -1,6 +1,5 @@
 """Simulator in a separate process, for tests and benchmarks."""
 
-import asyncio
 import json
 import multiprocessing
 import os
@@ -81,7 +80,7 @@ def _flags(options: Mapping[str, Any]) -> list[str]:
 
 
 class running:
-    """Simulator with these options (see `command`) for a `with` or `async with` block, stopped at the end of the block.
+    """Simulator with these options (see `command`) for a `with` block, stopped at the end of the block.
 
     It is forked from a process that has imported the server once: a tenth of the processor time of a new interpreter.
 
@@ -124,12 +123,6 @@ class running:
                 self._process.kill()
                 self._process.join()
             self._stdout.close()
-
-    async def __aenter__(self) -> Running:
-        return await asyncio.to_thread(self.__enter__)
-
-    async def __aexit__(self, *error: object) -> None:
-        await asyncio.to_thread(self.__exit__)
 
 
 def _serve(flags: list[str], stdin: Connection, stdout: Connection) -> None:

@@ -6,7 +6,6 @@ import urllib.request
 
 import aiohttp
 import pytest
-from running import when
 from simulator_client import ask, ask_all, asked, body_of, until, url_of
 
 from llm_ocr_simulator import running
@@ -128,24 +127,16 @@ async def test_hanging_engine_stays_healthy_and_resumes_after_fault(simulator):
     assert (done, health, [got.finish for got in await asking]) == (set(), 200, ["stop"] * 3)
 
 
-def test_a_slow_start_is_busy_first():
-    with running(**FAST, fault={"slow-start": 3600}) as simulator:
-        assert status_of(simulator.root + "/health") == 503
-        assert asked(simulator.url, body_of(url_of(1)))[0].status == 503
-        simulator.set_faults({"slow-start": 0.1})
-        when(lambda: status_of(simulator.root + "/health") == 200)
-        assert asked(simulator.url, body_of(url_of(1)))[0].finish == "stop"
+def test_a_slow_start_is_busy_first(simulator):
+    simulator.set_faults({"slow-start": 3600})
+    assert status_of(simulator.root + "/health") == 503
+    assert asked(simulator.url, body_of(url_of(1)))[0].status == 503
+    simulator.set_faults({"slow-start": 0.1})
+    assert status_of(simulator.root + "/health") == 200
+    assert asked(simulator.url, body_of(url_of(1)))[0].finish == "stop"
 
 
-@pytest.mark.parametrize(
-    "faults",
-    [
-        {"die-after": 2},
-        {"die-after-seconds": 2},
-        {"die-image": image_hash(url_of("killer"))[:16]},
-        {"die-prompt": "Convert the"},
-    ],
-)
+@pytest.mark.parametrize("faults", [{"die-after-seconds": 2}, {"die-image": image_hash(url_of("killer"))[:16]}])
 def test_it_dies_when_it_is_told_to(faults):
     with running(**FAST, fault=faults) as simulator:
         bodies = [body_of(url_of(name), max_tokens=4000) for name in ("a", "b", "killer")]
@@ -169,28 +160,3 @@ def test_deaths_can_be_limited_to_the_first_starts(tmp_path):
     with running(**options) as simulator:
         assert asked(simulator.url, body_of(url_of(1)))[0].finish == "stop"
         assert simulator.log()["requests"][0]["asked"] == 1
-
-
-def test_every_request_is_answered_despite_all_faults_together():
-    shares = dict.fromkeys(("429", "503", "500", "reset", "reset-within", "truncated", "stream-error"), 0.1)
-
-    async def stubborn(simulator, number):
-        body = body_of(url_of(number))
-        async with aiohttp.ClientSession() as session:
-            for _ in range(100):
-                try:
-                    got = await ask(session, simulator.url, body)
-                except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError):
-                    continue
-                if got.finish:
-                    return got.text
-        return None
-
-    async def everyone(simulator):
-        return await asyncio.gather(*(stubborn(simulator, number) for number in range(30)))
-
-    with running(**FAST, fault=shares) as simulator:
-        answers = asyncio.run(everyone(simulator))
-        assert {entry["fault"] for entry in simulator.log()["requests"]} == {*shares, ""}
-        simulator.set_faults({})
-        assert answers == [got.text for got in asked(simulator.url, *(body_of(url_of(n)) for n in range(30)))]

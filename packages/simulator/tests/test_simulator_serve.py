@@ -11,6 +11,8 @@ import pytest
 from free_ports import free_port
 from simulator_client import ask, body_of, metrics, until, url_of
 
+from llm_ocr_simulator.__main__ import main
+
 SERVE = (sys.executable, "-m", "llm_ocr_simulator", "serve", "deepseek-ai/DeepSeek-OCR")
 FLAGS = (
     *("--served-model-name", "deepseek-ocr", "--no-enable-prefix-caching", "--mm-processor-cache-gb", "0"),
@@ -62,24 +64,18 @@ async def one_answer(url, key="", **more):
         return await ask(session, url, body_of(url_of("served"), **more), key)
 
 
-def test_the_key_comes_from_a_configuration_file(serve, tmp_path):
+def test_it_takes_vllms_flags_and_key_and_prints_vllms_lines(serve, tmp_path):
     config = tmp_path / "key.yaml"
     config.write_text("api-key: key-of-the-file\n")
-    process, url = serve("--config", str(config), VLLM_API_KEY="sk-of-the-environment")
-    assert "key-of" not in log_until_ready(process)
-    assert asyncio.run(one_answer(url, "sk-of-the-environment")).status == 401
-    assert asyncio.run(one_answer(url, "key-of-the-file")).finish == "stop"
-
-
-def test_it_takes_vllms_flags_and_prints_vllms_lines(serve):
-    process, url = serve("--max-model-len", "4096", VLLM_API_KEY="sk-of-the-environment")
+    flags = ("--max-model-len", "4096", "--config", str(config))
+    process, url = serve(*flags, VLLM_API_KEY="sk-of-the-environment")
     log = log_until_ready(process)
     assert "GPU KV cache size: 414,480 tokens\n" in log
     assert "Maximum concurrency for 4,096 tokens per request: 101.19x\n" in log
     assert log.endswith("Application startup complete.\n")
-    assert "sk-of" not in log
-    assert asyncio.run(one_answer(url)).status == 401
-    assert asyncio.run(one_answer(url, "sk-of-the-environment")).finish == "stop"
+    assert "sk-of" not in log and "key-of" not in log
+    assert asyncio.run(one_answer(url, "sk-of-the-environment")).status == 401
+    assert asyncio.run(one_answer(url, "key-of-the-file")).finish == "stop"
     process.terminate()  # without a request it ends soon
     assert process.wait(300) == 0
 
@@ -108,13 +104,9 @@ async def test_a_shutdown_timeout_lets_requests_end(serve):
     assert process.wait(300) == 0
 
 
-def test_too_many_sequences_are_out_of_memory_at_start(serve):
-    process, _ = serve(options="--oom-above 64 --max-num-seqs 128")
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 1
-    assert "torch.OutOfMemoryError: CUDA out of memory." in output
-    process, _ = serve("--max-num-seqs", "64", options="--oom-above 64 --max-num-seqs 128")
-    assert "startup complete" in log_until_ready(process)
+def test_too_many_sequences_are_out_of_memory_at_start(capsys):
+    assert main(["serve", "m", "--oom-above", "64", "--max-num-seqs", "128"]) == 1
+    assert "torch.OutOfMemoryError: CUDA out of memory." in capsys.readouterr().out
 
 
 def test_a_slow_start_does_not_listen(serve):
@@ -124,6 +116,7 @@ def test_a_slow_start_does_not_listen(serve):
         asyncio.run(one_answer(url))
 
 
-def test_it_says_its_version():
-    done = subprocess.run([*SERVE[:3], "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == "0.32.0\n"
+def test_it_says_its_version(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == "0.32.0\n"
