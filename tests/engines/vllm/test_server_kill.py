@@ -52,13 +52,6 @@ def client(tmp_path):
             wait_for(lambda told=told: not alive(told["pid"]) and not alive(told["engine"]))
 
 
-def test_kill_of_the_client_ends_the_server_and_its_engine(client):
-    process, told = client()
-    assert alive(told["pid"]) and alive(told["engine"])
-    process.send_signal(signal.SIGKILL)
-    wait_for(lambda: not alive(told["pid"]) and not alive(told["engine"]))
-
-
 def test_kill_of_the_client_while_the_server_loads_ends_it(client):
     process, told = client("--fake-slow=600", ready=False)
     process.send_signal(signal.SIGKILL)
@@ -76,14 +69,15 @@ def test_kill_of_client_and_launcher_at_once_ends_the_server(client):
     os.kill(told["engine"], signal.SIGKILL)  # a real server takes it along in its own shutdown
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists and adopts the processes")
 @pytest.mark.parametrize("stubborn", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_kill_of_client_ends_server_processes_in_other_sessions(client, tmp_path, stubborn):
-    path = tmp_path / "scattered"
-    process, told = client(f"--fake-scatter={path}", *(["--fake-stubborn=1"] if stubborn else []))
-    pids = [told["pid"], told["engine"], *scattered(path)]
+def test_kill_of_the_client_ends_all_processes_of_the_server(client, tmp_path, stubborn):
+    """On Linux, which lists and adopts them, also those in other sessions."""
+    path, adopts = tmp_path / "scattered", sys.platform == "linux"
+    words = [f"--fake-scatter={path}"] * adopts + ["--fake-stubborn=1"] * stubborn
+    process, told = client(*words)
+    pids = [told["pid"], told["engine"], *(scattered(path) if adopts else ())]
     try:
-        assert len(pids) == 4 and all(alive(pid) for pid in pids)
+        assert len(pids) == 2 + 2 * adopts and all(alive(pid) for pid in pids)
         process.send_signal(signal.SIGKILL)
         wait_for(lambda: not any(alive(pid) for pid in pids))
     finally:
