@@ -29,28 +29,11 @@ from llm_ocr.types import Reason, plural
 ENOUGH_ANSWERS = 100
 
 
-async def hang(service: ServerSession, stall: float) -> str:
-    """Return the reason when requests were in flight for `stall` seconds without a byte of any answer.
-
-    Progress decides whether a server works: a server that answers /health and completes nothing hangs.
-    """
-    pause = min(1.0, stall / 10)
-    own_fault = 0.0  # end of the last time in which this process itself was suspended
-    while True:
-        before = time.monotonic()
-        await asyncio.sleep(pause)
-        now = time.monotonic()
-        if now - before > pause + stall / 4:
-            own_fault = now  # received bytes may still be unread
-        if service.holders and now - max(service.progressed(), own_fault) > stall:
-            return f"no answer made progress for {stall:g} s"
-
-
 async def moves_again(service: ServerSession, stall: float) -> bool:
-    """Return True after a stalled request as soon as another request makes progress, False if the server exited.
+    """Return True after a stalled request as soon as another one makes progress, False if the server hangs or exited.
 
-    Without other requests in flight, recently ended requests decide: if one made recent progress, the server did not
-    hang.
+    A server hangs if no answer makes progress for `stall` seconds, whatever it answers to /health. Without other
+    requests in flight, recently ended requests decide: if one made recent progress, the server did not hang.
     """
     # A request on an otherwise idle server looks like progress. So nothing is sent from now on, and requests that are
     # being sent at this moment do not count.
@@ -58,8 +41,11 @@ async def moves_again(service: ServerSession, stall: float) -> bool:
     service.stalled += 1
     try:
         while service.alive:
-            if len(service.holders) == 1 and time.monotonic() - service.progressed() < stall / 2:
+            silent = time.monotonic() - service.progressed()
+            if len(service.holders) == 1 and silent < stall / 2:
                 return True
+            if silent > stall:
+                return False
             await asyncio.wait({service.death}, timeout=min(0.5, stall / 10))
             if service.progressed() > since:
                 return service.alive
@@ -146,17 +132,15 @@ class ServerSupervisor:
         self.places.dispatch()
         for request in self.suspects.by_server.get(self.number, ()):
             asyncio.get_running_loop().call_at(service.began + request.pause, self.places.dispatch)
-        hanging = asyncio.create_task(hang(service, self.options.stall))
         watchers: list[asyncio.Future[Any]] = [
             asyncio.create_task(self.server.ended()),
-            hanging,
             asyncio.create_task(steer(service, self.places.dispatch, self.options.interval)),
         ]
         try:
             await asyncio.wait([service.death, *watchers], return_when=asyncio.FIRST_COMPLETED)
             for watcher in watchers:
                 if watcher.done() and service.alive:
-                    self.report_death(service, watcher.result() or "it ended", hung=watcher is hanging)
+                    self.report_death(service, watcher.result() or "it ended")
             return await service.death, service.hung
         finally:
             self.service = None
@@ -391,14 +375,16 @@ class ServerPool:
     async def _server_lives(self, service: ServerSession, request: Request, lost: RequestLost) -> bool:
         """Return whether only the request failed; False: send it again. The request stays in flight during the wait."""
         if lost.stalled:
-            lives = await moves_again(service, self._options.stall)
-        else:
-            # vLLM answers 500 as soon as its engine has exited, and exits up to 2 s later.
-            grace = self._options.grace * (2 if lost.status >= 500 else 1)
-            request.out = not lost.unreachable  # a request that never arrived has killed nothing
-            await asyncio.wait({service.death}, timeout=grace)
-            lives = service.alive and await service.answers()
-        if not (lives and service.alive):
+            if await moves_again(service, self._options.stall):
+                return True
+            why = f"no answer made progress for {self._options.stall:g} s"
+            self._members[service.number].report_death(service, why, hung=True)  # unless it has exited
+            return False
+        # vLLM answers 500 as soon as its engine has exited, and exits up to 2 s later.
+        grace = self._options.grace * (2 if lost.status >= 500 else 1)
+        request.out = not lost.unreachable  # a request that never arrived has killed nothing
+        await asyncio.wait({service.death}, timeout=grace)
+        if not (service.alive and await service.answers() and service.alive):
             why = service.replaced or f"a request was lost and the server no longer responds ({lost})"
             self._members[service.number].report_death(service, why)
             return False

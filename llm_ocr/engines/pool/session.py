@@ -475,7 +475,7 @@ class ServerSession:
                             self.replaced = f"it served {self.facts.serves} and now serves {facts.serves}"
                         return not self.replaced
             except TimeoutError:
-                return True  # the port accepts connections; the watchdog detects hangs
+                return True  # the port accepts connections; stalled requests show a hang
             except ServerError:
                 return True  # the server refuses the probe, but is alive
             await asyncio.sleep(pause)
