@@ -282,7 +282,6 @@ class ServerFacts:
     version: str = ""
     max_model_len: int | None = None  # tokens of prompt and answer together
     kv_tokens: int | None = None  # size of the KV cache in tokens
-    max_concurrency: float | None = None  # parallel requests of max_model_len tokens, as printed by vLLM
     max_num_seqs: int | None = None  # maximum number of sequences that run in parallel
     simulated: bool = False  # the simulator, whose answers are made up
     serves: str = ""  # name and source of the listed model; "" if the server does not report them

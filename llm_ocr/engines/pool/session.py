@@ -52,17 +52,16 @@ def first_size(facts: ServerFacts, page_tokens: int, cap: int | None) -> tuple[i
 
     The window is the capacity of the KV cache, at most the server's sequences, plus a small queue. `cap` limits it.
     """
-    kv_tokens = _kv_tokens(facts)
-    if not facts.vllm and kv_tokens is None:
+    if not facts.vllm and facts.kv_tokens is None:
         size = BLIND
         why = (
             f"follows the gauges of {facts.gauges}" if facts.gauges else "no gauges: controlled by latency and refusals"
         )
     else:
-        if kv_tokens is None:
+        if facts.kv_tokens is None:
             at_once, reason = facts.max_num_seqs or UNKNOWN_VLLM, "the size of its KV cache is unknown"
         else:
-            pages = max(1, kv_tokens // max(1, page_tokens))
+            pages = max(1, facts.kv_tokens // max(1, page_tokens))
             at_once = min(pages, facts.max_num_seqs or USUAL_SEQUENCES)
             reason = f"KV for {plural(pages, 'page')} of {page_tokens:,} tokens"
         queue = max(4, at_once // 8)
@@ -74,24 +73,9 @@ def first_size(facts: ServerFacts, page_tokens: int, cap: int | None) -> tuple[i
 
 def describe(facts: ServerFacts, size: int, why: str) -> str:
     """Return the message for users about a ready server and the first size of its window."""
-    parts = []
-    if (kv_tokens := _kv_tokens(facts)) is not None:
-        parts.append(f"{kv_tokens:,} KV tokens")
-    maximum = facts.max_concurrency
-    if maximum is None and kv_tokens is not None and facts.max_model_len:
-        maximum = kv_tokens / facts.max_model_len
-    if maximum is not None:
-        length = f" of {facts.max_model_len:,} tokens" if facts.max_model_len else ""
-        parts.append(f"vLLM's own maximum {maximum:.1f} requests{length}")
-    known = f"{', '.join(parts)}; " if parts else ""
+    known = "" if facts.kv_tokens is None else f"{facts.kv_tokens:,} KV tokens; "
     made_up = "; its answers are made up, and their quality is not judged" if facts.simulated else ""
     return f"{known}window {size:,}: {why}{made_up}"
-
-
-def _kv_tokens(facts: ServerFacts) -> int | None:
-    if facts.kv_tokens is None and facts.max_concurrency and facts.max_model_len:
-        return int(facts.max_concurrency * facts.max_model_len)
-    return facts.kv_tokens
 
 
 @dataclass(slots=True)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 _PROCESS = re.compile(r"^\(([^()]{1,60}) pid=\d+\)")
-#: vLLM prints both in one line or in two, once per engine; the device's name precedes "KV".
+#: Once per engine; the device's name precedes "KV".
 _CACHE = re.compile(r"KV cache size: ([\d,]+) tokens")
-_CONCURRENCY = re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x")
 _BATCHED = re.compile(r"max_num_batched_tokens['\"]?[=:] ?(\d+)")
 _SEQUENCES = re.compile(r"max_num_seqs['\"]?[=:] ?(\d+)")
 #: Times of a start, as vLLM 0.11 to 0.25 prints them. The total includes the loading of what the cache has.
@@ -32,17 +31,11 @@ class LogFacts:
     cached: bool = False  # compiled code came from vLLM's cache
     compiled: bool = False  # some of it did not
     _cache: dict[str, int] = field(default_factory=dict)
-    _concurrency: dict[str, float] = field(default_factory=dict)
 
     @property
     def kv_tokens(self) -> int | None:
         """Tokens that fit into the KV cache."""
         return sum(self._cache.values()) if self._cache else None
-
-    @property
-    def max_concurrency(self) -> float | None:
-        """Number of longest requests that fit at the same time."""
-        return sum(self._concurrency.values()) if self._concurrency else None
 
     def learn(self, line: str) -> None:
         """Extract the facts of a line; of several engines, the slowest counts."""
@@ -52,12 +45,9 @@ class LogFacts:
             self.graph_seconds = max(self.graph_seconds, float(match.group(1)))
         self.cached = self.cached or bool(_FROM_CACHE.search(line))
         self.compiled = self.compiled or bool(_COMPILING.search(line))
-        if "oncurrency for" in line or "KV cache size" in line:
-            process = match.group(1) if (match := _PROCESS.match(line)) else ""
-            if match := _CACHE.search(line):
-                self._cache[process] = int(match.group(1).replace(",", ""))
-            if match := _CONCURRENCY.search(line):
-                self._concurrency[process] = float(match.group(1))
+        if match := _CACHE.search(line):
+            process = _PROCESS.match(line)
+            self._cache[process.group(1) if process else ""] = int(match.group(1).replace(",", ""))
         if "max_num_" in line:
             if match := _BATCHED.search(line):
                 self.max_num_batched_tokens = int(match.group(1))

@@ -327,7 +327,6 @@ class VllmServer:
             version=facts.version or version,
             # vLLM's reported value: blocks times block size is too low for models with several kinds of attention.
             kv_tokens=logged.kv_tokens or facts.kv_tokens,
-            max_concurrency=logged.max_concurrency or facts.max_concurrency,
             max_num_seqs=sequences * engines if sequences else facts.max_num_seqs,
         )
 

@@ -23,7 +23,7 @@ async def test_each_request_gets_its_own_answer_within_the_window() -> None:
         assert (load.answers, load.tokens_in, load.tokens_out) == (300, 900, 1500)
         assert (load.in_flight, load.queued, load.lost, load.servers) == (0, 0, 0, 1)
         assert said == [
-            "scripted 0 (vLLM 0.32.0) is ready: 64,000 KV tokens, vLLM's own maximum 7.8 requests of 8,192 tokens; "
+            "scripted 0 (vLLM 0.32.0) is ready: 64,000 KV tokens; "
             "window 20: KV for 32 pages of 2,000 tokens, 16 sequences at once + 4 waiting"
         ]
     assert set(server.asked.values()) == {1}

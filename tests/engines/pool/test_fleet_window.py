@@ -79,18 +79,12 @@ def test_first_window_is_server_concurrency_plus_a_small_queue() -> None:
     first, why = first_size(A100, 2000, None)
     assert first == 128 + 16
     assert describe(A100, first, why) == (
-        "1,115,616 KV tokens, vLLM's own maximum 136.2 requests of 8,192 tokens; "
-        "window 144: KV for 557 pages of 2,000 tokens, 128 sequences at once + 16 waiting"
+        "1,115,616 KV tokens; window 144: KV for 557 pages of 2,000 tokens, 128 sequences at once + 16 waiting"
     )
 
 
 def test_the_first_window_fits_into_a_small_kv_cache() -> None:
     assert first_size(ServerFacts(True, kv_tokens=20_000, max_num_seqs=256), 2000, None)[0] == 10 + 4
-
-
-def test_unknown_kv_cache_size_comes_from_printed_vllm_maximum() -> None:
-    facts = ServerFacts(True, max_model_len=8000, max_concurrency=2.5)
-    assert first_size(facts, 2000, None)[0] == 10 + 4
 
 
 @pytest.mark.parametrize(

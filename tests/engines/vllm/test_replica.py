@@ -56,7 +56,7 @@ async def test_a_started_server_answers_and_its_facts_are_known(fake):
     assert address.url.startswith("http://127.0.0.1:") and address.url.endswith("/v1")
     assert address.model == "maker/tiny"
     assert (facts.vllm, facts.version, facts.max_model_len) == (True, "0.32.0", 8192)
-    assert (facts.kv_tokens, facts.max_concurrency) == (1_115_616, 136.18)
+    assert facts.kv_tokens == 1_115_616
     assert sum("serve" in line and "maker/tiny" in line for line in one.said) == 1
 
 
