@@ -17,10 +17,10 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
     """Return the server's address and facts, or why it is not ready; "" while it loads its model.
 
     A vLLM server must also report itself as healthy. An address without a model returns with the model that `choose`
-    picks, or with the only served model.
+    picks.
 
     Raises:
-        ServerError: The server refuses the key, or serves several models and the address names none.
+        ServerError: The server refuses the key, or lists no model and the address names none.
         LlmOcrError: Any error of `choose`.
     """
     endpoint = Endpoint(address)
@@ -34,15 +34,13 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
         if address.model:
             return address, facts
         served = await endpoint.served()
-        if choose is not None and served:
-            name = choose(served)
-        elif len(served) == 1:
-            [name] = served
-        else:
-            several = f"serves {len(served)} models, and none is chosen: {', '.join(served)}"
-            what = several if served else "does not list its model"
-            other = "" if served else f"\nIf it is not a model server, check `server_url`: curl {address.url}/models"
-            raise ServerError(f"the server {address.url} {what}", hint=f"Choose one: `server_model=NAME`{other}")
+        if choose is None or not served:
+            raise ServerError(
+                f"the server {address.url} does not list its model",
+                hint="Choose one: `server_model=NAME`\n"
+                f"If it is not a model server, check `server_url`: curl {address.url}/models",
+            )
+        name = choose(served)
         return replace(address, model=name), replace(facts, serves=identity(name, served.get(name, "")))
     finally:
         await endpoint.close()
@@ -55,10 +53,7 @@ WRONG_ADDRESS = 5.0
 
 
 class ExternalServer:
-    """Implements `engines.Server` for `server_url`.
-
-    For an address without a model, `choose` picks the model; without `choose`, the only served model is used.
-    """
+    """Implements `engines.Server` for `server_url`."""
 
     managed = False  # other clients may use the server
 
@@ -162,7 +157,7 @@ class ExternalServer:
                 last = message
             await asyncio.sleep(self._poll)
         (self.address, facts), self._answered = answer, True
-        if self._choose is None or self._given.model:  # only the model name identifies the model
+        if self._given.model:  # only the model name identifies the model
             self._serves = self._serves or facts.serves
             if facts.serves not in ("", self._serves):
                 raise ServerError(

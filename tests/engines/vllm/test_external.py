@@ -109,9 +109,10 @@ async def test_unhealthy_server_that_lists_its_models_is_waited_for(monkeypatch)
         assert (await starting)[0].model == "theirs"
 
 
-def test_the_only_model_of_a_server_need_not_be_named():
+def test_a_model_that_is_not_named_is_chosen_among_those_served():
     with listening(Theirs) as port:
-        assert asyncio.run(external(port, model="").start())[0].model == "theirs"
+        server = external(port, model="", choose=lambda served: next(iter(served)))
+        assert asyncio.run(server.start())[0].model == "theirs"
 
 
 class WithoutModels(Handler):
