@@ -41,13 +41,13 @@ async def moves_again(service: ServerSession, stall: float) -> bool:
     service.stalled += 1
     try:
         while service.alive:
-            silent = time.monotonic() - service.progressed()
+            silent = time.monotonic() - service.endpoint.received
             if len(service.holders) == 1 and silent < stall / 2:
                 return True
             if silent > stall:
                 return False
             await asyncio.wait({service.death}, timeout=min(0.5, stall / 10))
-            if service.progressed() > since:
+            if service.endpoint.received > since:
                 return service.alive
     finally:
         service.stalled -= 1

@@ -360,7 +360,6 @@ class ServerSession:
         self.paused_until = 0.0
         self.stalled = 0  # stalled requests while a hang is being verified; nothing is sent during that time
         self._pauses = 0  # number of pauses since the last answer
-        self._busy_since = now
         self._probe: asyncio.Task[bool] | None = None
 
     @property
@@ -375,10 +374,8 @@ class ServerSession:
 
     def enter(self, request: Request) -> None:
         """Give the request a place."""
-        if not self.holders:
-            self._busy_since = time.monotonic()
-            if self._busy_since - self._quiet_since > _QUIET:
-                self.doubt()
+        if not self.holders and time.monotonic() - self._quiet_since > _QUIET:
+            self.doubt()
         self.holders.add(request)
 
     def leave(self, request: Request) -> None:
@@ -386,10 +383,6 @@ class ServerSession:
         self.holders.discard(request)
         request.out = False
         self._quiet_since = time.monotonic()
-
-    def progressed(self) -> float:
-        """Time of the last progress by `time.monotonic`; the start of work counts as progress."""
-        return max(self.endpoint.received, self._busy_since)
 
     def die(self, why: str) -> None:
         """End the session of a dead or hung server, and revoke all requests in flight."""
