@@ -1,4 +1,4 @@
-"""How many cases each test of this folder tries; `test_fuzz_documents.py` holds the sum."""
+"""How many cases each test of this folder tries."""
 
 COUNTS = {
     "manifests": 700,

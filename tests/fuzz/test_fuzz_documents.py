@@ -57,11 +57,6 @@ def test_mutated_documents_give_pages_or_reasons(tmp_path, pools):
     assert {one.number: (one.kind, faults) for one, faults in zip(cases, found, strict=True) if faults} == {}
 
 
-def test_a_case_is_its_seed_and_number(pools):
-    assert case(1, 7, pools) == case(1, 7, pools)
-    assert case(1, 7, pools).data != case(2, 7, pools).data
-
-
 def test_page_without_size_for_either_renderer_has_a_reason(tmp_path):
     """Poppler gives such a page 0 x 0 points: it was a division by zero."""
     whole = plain_pdf(random.Random(0))
@@ -78,8 +73,3 @@ def test_page_without_size_for_either_renderer_has_a_reason(tmp_path):
             return [await faults_of(renderer, tmp_path / name) for name in ("a.pdf", "b.pdf")]
 
     assert asyncio.run(every()) == [[], []]
-
-
-def test_two_thousand_cases_are_tried():
-    """Answers of models come on top: `tests/models/test_parser_laws.py` tries some for each parser."""
-    assert sum(COUNTS.values()) >= 2000
