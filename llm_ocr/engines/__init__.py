@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 from llm_ocr.types import Attempt, Block, EncodedImage, Figure, FigureRecord, OcrText, Page
 
-# Readers of pages and figures.
-
 
 def noop() -> None:
     """Do nothing; the default for `on_dispatched`."""
@@ -59,9 +57,6 @@ class FigureReader(Protocol):
         """Describe a figure and return its row. `on_dispatched` is used as in `PageReader.read`."""
 
 
-# Inspection of a page that another engine reads.
-
-
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """Inspection of a page for another reader: blocks in reading order, including figures.
@@ -73,9 +68,6 @@ class Inspection:
     blocks: tuple[Block, ...] = ()
     digital: bool = False
     detail: str = ""
-
-
-# Readers in processes of this machine, without a model on a server.
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +135,6 @@ class ContentTools(Protocol):
 
     async def content(self, page: Page) -> Page:
         """Return the page with its text layer; unchanged without one. Raises `PageFailure`."""
-
-
-# Requests and completions between a reader and an engine.
 
 
 class TextWatch(Protocol):
@@ -252,9 +241,6 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Close the connections, then stop the servers."""
-
-
-# Servers behind an engine, started by this client or external.
 
 
 @dataclass(frozen=True, slots=True)

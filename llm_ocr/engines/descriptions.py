@@ -10,9 +10,6 @@ from llm_ocr.types import FigureRecord
 MODES = ("describe", "parse", "classify")
 
 
-# Beginnings of captions in the supported languages.
-
-
 _NUMBER = r"(?:[A-Z]{0,2}[\s.\-]?\d+(?:[.\-–]\d+)*[a-z]?|[IVXL]+\b|[A-Z]\b)"
 TABLE_CAPTION = re.compile(
     rf"^\W{{0,2}}(?:table|tab\.|tabelle|tableau|tabla|tabela|tabella|表|표)\s*{_NUMBER}", re.IGNORECASE
@@ -23,9 +20,6 @@ FIGURE_CAPTION = re.compile(
     rf"\s*{_NUMBER}|[图圖図그림]{{1,2}}\s*[\d一二三四五六七八九十]+)\s*(?:[.:|,)–—-]|\s|$)",
     re.IGNORECASE,
 )
-
-
-# Text inside a figure.
 
 
 _LONGEST_INSIDE = 1000  # characters

@@ -199,9 +199,6 @@ def _normal(name: str) -> str:
     return re.sub(r"[ _.]", "-", name.strip().casefold().rstrip("/"))
 
 
-# Profile of a user from the names and values of a TOML or YAML file.
-
-
 _BASE, _PARSER = "base", "parser"
 #: Fields that are merged with those of the base by name. All other fields replace the base's.
 _LAID_OVER = frozenset({"prompts", "settings", "vllm_settings", "page_settings", "guides", "region_tasks"})

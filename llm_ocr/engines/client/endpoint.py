@@ -28,9 +28,6 @@ from llm_ocr.engines.client.connections import (
 from llm_ocr.engines.client.replies import Bounds, Failures, Reply, TooLong
 from llm_ocr.errors import RequestLost, ServerBusy, ServerError
 
-# Facts that a server reports: models, versions, and Prometheus gauges.
-
-
 #: Names of each server's metrics by field of `Gauges`; the first name that a text contains counts. Sources, 2026-11:
 #: - vLLM 0.32: docs.vllm.ai, "Production Metrics". Before 0.10 the KV gauge was `gpu_cache_usage_perc`.
 #: - SGLang (needs --enable-metrics): sglang/srt/observability/metrics_collector.py.
@@ -168,9 +165,6 @@ def _json(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         return None
-
-
-# Requests to one server.
 
 
 _ERROR_BYTES = 64 * 1024  # read from an error's body

@@ -187,9 +187,6 @@ class Failures:
         return RequestRefused(message, status=status, too_long=status == 413 or error_body.too_long)
 
 
-# Answers: server-sent events, or one JSON value.
-
-
 #: Size limit of an event in bytes. An answer of 100,000 tokens in one event is smaller than 1 MB.
 LONGEST = 16 * 1024 * 1024
 

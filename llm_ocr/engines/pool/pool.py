@@ -152,9 +152,6 @@ class ServerSupervisor:
             await service.close()
 
 
-# All servers as one engine.
-
-
 def fitted(request: CompletionRequest, facts: ServerFacts) -> CompletionRequest:
     """Return the request with fewer `max_tokens` if the server's context is smaller than the model's.
 

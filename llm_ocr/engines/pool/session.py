@@ -32,9 +32,6 @@ class PoolOptions:
     interval: float = 0.7  # between two readings of the gauges
 
 
-# Steering of the number of requests in flight at one server. Pure: the caller passes the clock.
-
-
 #: First window for vLLM if the size of the KV cache is unknown.
 UNKNOWN_VLLM = 64
 #: First window for servers without gauges, and for other servers than vLLM: llama.cpp often runs 1 to 4 requests.
@@ -245,9 +242,6 @@ class LatencySteering:
         self._before = (self.window.size, rate, latency)
         step = self.window.size // 2 if self._fast else self.window.size // 8
         self.window.resize(self.window.size + max(2, step))
-
-
-# Requests, and the session of one server.
 
 
 _TIMES = {1: "once", 2: "twice"}

@@ -15,9 +15,6 @@ from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.labels import kind_of, labelled, normal, with_captions
 from llm_ocr.types import Attempt, Block, BlockKind, Box, Status
 
-# Blocks of a page in reading order from the answers about its regions. Pure.
-
-
 _NUMBER = re.compile(r"[(\[（【]?\s*(?P<number>[\w.\-–'*]{1,12})\s*[)\]）】]?")
 _END = "\n$$"
 #: Minimum common height of a number and its formula, as a share of the number's height.
@@ -115,9 +112,6 @@ def _nearest(number: Box, formulas: Iterable[tuple[Box, list[Block]]]) -> list[B
         if common >= _SAME_HEIGHT * number.height and apart < least:
             nearest, least = blocks, apart
     return nearest
-
-
-# An `Attempt` from the results of a page's regions.
 
 
 #: Mode of the row that sums up the first requests of a page's regions.

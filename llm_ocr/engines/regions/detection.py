@@ -9,8 +9,6 @@ from llm_ocr.errors import UsageError
 from llm_ocr.models.parsers.labels import known_kind, normal
 from llm_ocr.types import FURNITURE, BlockKind, Box, EncodedImage, Page
 
-# Region detectors.
-
 
 @dataclass(frozen=True, slots=True)
 class Region:
@@ -125,9 +123,6 @@ def task_of(label: str, tasks: Mapping[str, str], able: Mapping[str, str]) -> st
     if task in able or task in (SKIP, ABANDON):
         return task
     return SKIP if task == CHART or TEXT not in able else TEXT
-
-
-# Regions of a page from a detector's output: no duplicates and nested regions, in reading order. Pure.
 
 
 #: Limit of processed regions per page, by score; detectors return 300 at most.

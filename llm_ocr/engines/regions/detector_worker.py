@@ -149,9 +149,6 @@ def _turns(logits: Any) -> list[int]:
     return [int(turn) for turn in turns]
 
 
-# Worker process.
-
-
 def page_from_wire(wire: Mapping[str, Any]) -> tuple[Region, ...] | PageFailure:
     """Return a page's regions or its failure."""
     if "failure" in wire:

@@ -17,9 +17,6 @@ from llm_ocr.models.choosing import numbers
 from llm_ocr.sandbox.pool import Interpreter, Limits, WorkerPool
 from llm_ocr.types import EncodedImage, Page, Reason
 
-# Files of a detector in a local folder.
-
-
 _FILES = ("*.json", "*.safetensors")
 
 
@@ -56,9 +53,6 @@ def weights_folder(model: str, revision: str | None, offline: bool, cache: Path 
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise LlmOcrError(f"the layout detector {model} could not be downloaded: {error}") from error
     return Path(found)
-
-
-# Pages in batches.
 
 
 ItemT = TypeVar("ItemT")
@@ -115,9 +109,6 @@ class Batches(Generic[ItemT, ResultT]):
             finally:
                 for _, answer in batch:  # those of a batch that `close` ends
                     answer.cancel()
-
-
-# Detector of the PP-DocLayoutV3 kind in worker processes.
 
 
 #: Increased when a change alters results for the same page and weights; part of the key.

@@ -24,9 +24,6 @@ from llm_ocr.errors import PageFailure
 from llm_ocr.models.profile import Profile
 from llm_ocr.types import Attempt, BlockKind, EncodedImage, Page, Reason, Status
 
-# Crops of regions within limits.
-
-
 #: Limit of regions that are requested individually; a page with more is read as a whole.
 MOST_REGIONS = 200
 #: Limit of the regions' total area in pages: overlapping regions must not multiply the pixels of a page.
@@ -83,9 +80,6 @@ async def _blank(image: EncodedImage, tools: ImageTools) -> bool:
         return await tools.blank(image)
     except PageFailure:
         return False  # the model decides
-
-
-# A `PageReader` over a detector and a model, with a fallback that reads whole pages.
 
 
 #: Increased when a change alters results for the same regions and answers; part of the key.

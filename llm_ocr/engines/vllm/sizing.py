@@ -149,9 +149,6 @@ def split_over(profile: Profile, options: ServeOptions) -> tuple[int, int]:
     return tensor * pipeline, data
 
 
-# GPUs of this machine, and whether vLLM is installed on it.
-
-
 #: `nvidia-smi -L`: "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-…)", followed by "  MIG 1g.5gb Device 0: (UUID: MIG-…)".
 _GPU = re.compile(r"^GPU (\d+):.*\(UUID: ([^)]+)\)", re.MULTILINE)
 _MIG = re.compile(r"^\s+MIG .*\(UUID: (MIG-[^)]+)\)", re.MULTILINE)

@@ -13,8 +13,6 @@ from llm_ocr.models.parsers.labels import normal
 from llm_ocr.models.parsers.plain import is_placeless
 from llm_ocr.types import Block, BlockKind
 
-# Blocks that are cut out as figures.
-
 
 def with_crops(blocks: Sequence[Block], labels: Iterable[str]) -> tuple[Block, ...]:
     """Return the blocks with a figure block for each label to cut out, and for no other label.
@@ -38,9 +36,6 @@ def with_crops(blocks: Sequence[Block], labels: Iterable[str]) -> tuple[Block, .
         if block.kind is not BlockKind.FIGURE and label and is_placed:
             made.append(Block(BlockKind.FIGURE, block.box, label=label, caption=block.caption))
     return tuple(made)
-
-
-# Location of a text in a model's answer, by common runs of letters. Pure and linear.
 
 
 #: Letters and digits of a run: a common run of this length is not a coincidence.
@@ -108,9 +103,6 @@ def letters_of(text: str) -> str:
 
 def _runs(letters: str) -> list[str]:
     return [letters[start : start + RUN] for start in range(len(letters) - RUN + 1)]
-
-
-# Detected figures in the reading order of an answer without boxes. Pure.
 
 
 #: Limit of processed figures per answer: no page has more, and the time stays linear.

@@ -11,9 +11,6 @@ from llm_ocr.models.profile import Frame, Profile
 from llm_ocr.models.profiles.shared import ANSWER
 from llm_ocr.types import Attempt, Box, EncodedImage, Page
 
-# Options of the model readers.
-
-
 #: Tries per page or figure.
 MAX_ATTEMPTS = 8
 #: Seconds before a lost request is repeated; doubled each time, up to `LONGEST_BACKOFF`.
@@ -67,9 +64,6 @@ class DescribeOptions:
     chosen: Mapping[str, Any] = field(default_factory=dict)  # other settings that change results, for the key
 
 
-# Work on images and documents outside the event loop.
-
-
 class ImageTools(ContentTools, Protocol):
     """CPU-bound work in other processes. All methods raise `PageFailure` if the work fails."""
 
@@ -107,11 +101,11 @@ class QualityRule:
         return await asyncio.to_thread(self.judge, page, attempt)
 
 
-# Versions of one image in several sizes and rotations, created on request; the newest is kept.
-
-
 class Images:
-    """Image of a page or region as sent in requests."""
+    """Image of a page or region as sent in requests.
+
+    Other sizes and rotations are created on request. Of the resized versions, the newest is kept.
+    """
 
     def __init__(self, image: EncodedImage, tools: ImageTools) -> None:
         self._given = image
@@ -145,9 +139,6 @@ class Images:
         return Frame(image.width, image.height)
 
 
-# Text layer of a page as part of the prompt.
-
-
 #: Placeholder of the text in a prompt.
 PLACE = "{text}"
 #: Minimum characters per token in ordinary script.
@@ -173,9 +164,6 @@ def fitted(text: str, most: int) -> str:
 def tokens(text: str) -> int:
     """Return the maximum number of tokens that the text occupies in the context."""
     return -(-len(text) // _CHARACTERS)
-
-
-# Requests of a profile.
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,9 +205,6 @@ def judge_figure(
     return Verdict(Description(description=text), reason, detail, len(text))
 
 
-# Requests for one page or figure: the retry ladder, and the loop.
-
-
 #: Factors for a request that exceeds the context: for the sides of its image, and for its answer, a possible cause.
 SHRINK_IMAGE, SHRINK_ANSWER = 0.7, 0.5
 #: Maximum answers with a loop per page: on higher rungs, most pages that loop so often loop again.

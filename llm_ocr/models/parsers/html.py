@@ -142,9 +142,6 @@ def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     return run.end() if run else at
 
 
-# Markdown forms, including plain tables, for HTML elements.
-
-
 _MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "del": "~~", "s": "~~", "strike": "~~"}
 _TICKS = re.compile("`+")
 _BULLET = re.compile(r"[-*•‣▪◦·●○–][ \t]+(?=\S)")

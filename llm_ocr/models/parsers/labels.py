@@ -235,9 +235,6 @@ def _inside(text: str, spec: MarkerSpec, scale: Scale, lost: list[str]) -> Itera
         yield Marked(None, parts=[kept])
 
 
-# Assignment of captions to figures.
-
-
 #: Number of figures and tables before and after a figure that are searched for captions. Pages have fewer, and the
 #: limit keeps the time linear.
 _NEIGHBOURS = 12
@@ -283,9 +280,6 @@ def with_captions(blocks: Sequence[Block]) -> tuple[Block, ...]:
         else block
         for index, block in enumerate(blocks)
     )
-
-
-# Joining of pieces of a page that continue in another column or after a figure.
 
 
 _HEADINGS = (BlockKind.TITLE, BlockKind.HEADING)
@@ -379,9 +373,6 @@ def with_own_tables(pieces: Iterable[Marked]) -> list[Marked]:
                 table.parts = [text]
     moved = {id(table) for tables in behind.values() for table in tables}
     return [part for piece in kept if id(piece) not in moved for part in (piece, *behind.get(id(piece), ()))]
-
-
-# Labeled pieces to blocks, for all formats with labels and boxes.
 
 
 _CENTRE = re.compile(r"</?center>", re.IGNORECASE)

@@ -321,9 +321,6 @@ def read_loosely(text: str) -> Loose:
     return found
 
 
-# Layouts: the list of pieces in a text that is read loosely.
-
-
 # Signs of a loop in an answer that is not sound JSON, as in dots.ocr's own cleaner: this many repetitions of the same
 # label and text, or two of the same box.
 _SAME_TEXTS = 5

@@ -128,9 +128,6 @@ def _with_places(blocks: Sequence[Block], lost: list[str]) -> list[Block]:
     return kept
 
 
-# Plain Markdown with conventions of one family each: Nanonets' tags, and HunyuanOCR's places of figures.
-
-
 _TAG = re.compile(
     r"(?<!`)<(?P<close>/?)(?:(?P<name>img|watermark|page_number|header|footer|signature|checkbox)"
     r"|(?P<other>watermark|page_number|signature|checkbox)\s[^<>]*+)>(?!`)",

@@ -191,9 +191,6 @@ def parse_spotting(text: str, frame: Frame = NO_FRAME) -> Parsed:
     return _tagged(text, labels_are_text=True)
 
 
-# Answers of the other models: `MarkerSpec` describes the markers of each.
-
-
 _NUMBERS = r"[-\d.,\s]"
 
 

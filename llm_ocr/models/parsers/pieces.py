@@ -237,14 +237,11 @@ class _Lines:
         return end
 
 
-# Cells of a table in an answer: HTML or a pipe table. Linear in the length; never raises.
-
-
 _TAG = re.compile(r"<(?P<close>/?)(?P<name>tr|td|th)\b[^<>]*>|<[^<>]*>", re.IGNORECASE)
 
 
 def read_table(text: str) -> tuple[list[str], list[list[str]]] | None:
-    """Return the first row and the other rows of the first table in a text, or None."""
+    """Return the first row and the other rows of the first table in a text, or None. Linear; never raises."""
     table = next((piece.text for piece in markdown_pieces(text) if piece.kind is BlockKind.TABLE), None)
     if table is None:
         return None

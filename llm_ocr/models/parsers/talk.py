@@ -130,9 +130,6 @@ def says_nothing(text: str) -> bool:
     return len(text) <= _LONGEST_NOTHING and _SAYS_NOTHING.fullmatch(text.strip()) is not None
 
 
-# The prompt, and sentences and fences around the page.
-
-
 _TOKENS = re.compile(r"(?:\s{0,9}<[^<>\s]{1,40}>){0,9}\s{0,9}")
 _SHORTEST_PROMPT = 8  # characters: "OCR:" may be text of a page
 

@@ -6,9 +6,6 @@ from typing import Any
 
 from llm_ocr.models.profile import Profile, Rung
 
-# Server arguments, sizes of page images, and the default retry ladder. Arithmetic only.
-
-
 # Caches only cost memory and copies if each image is used once (vLLM's recipes for most of these models).
 CACHES_OFF = ("--no-enable-prefix-caching", "--mm-processor-cache-gb", "0")
 # Saves memory when the server measures its own use.

@@ -14,9 +14,6 @@ from typing import Any
 
 from llm_ocr.types import EncodedImage
 
-# Synthetic pages: plain text, text after olmOCR's front matter, or blocks in DeepSeek-OCR's grounding form.
-
-
 _NOUNS = (
     "survey", "sample", "station", "method", "report", "pressure", "water level", "temperature", "surface", "energy",
     "harbor", "river", "season", "measurement", "region", "material", "current", "model", "light", "growth rate",
@@ -149,9 +146,6 @@ def _table(rng: Random) -> str:
         [name.capitalize(), *map(str, rng.choices(range(1000), k=2))] for name in rng.sample(_NOUNS, k=3)
     ]
     return "<table>" + "".join("<tr><td>" + "</td><td>".join(row) + "</td></tr>" for row in rows) + "</table>"
-
-
-# Enforced answers: one of the request's choices, or a small valid instance of its JSON schema.
 
 
 _DEEPEST = 32
@@ -328,9 +322,6 @@ def _limited(text: str, tokens: int, room: int) -> Reply:
     if tokens <= room:
         return Reply(text, tokens, False)
     return Reply(text[: len(text) * room // tokens], room, True)
-
-
-# Output of an answer: chunks in OpenAI's form, written to the transport directly.
 
 
 _DONE = b"data: [DONE]\n\n"

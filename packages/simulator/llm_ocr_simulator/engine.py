@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass, replace
 from enum import Enum, auto
 
-# Duration of the modeled engine's steps, singly and in closed form for many.
-
 
 @dataclass(frozen=True, slots=True)
 class Costs:
@@ -171,9 +169,6 @@ H200 = Preset(
 PRESETS = {preset.name: preset for preset in (L4, A100, H100, H200)}
 
 
-# Request inside the modeled engine, and the sizes of that engine.
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Capacity of the engine; the names are those of vLLM's settings.
@@ -296,8 +291,6 @@ class EngineModel:
         self._boundaries = [0] * limits.block_size  # sequences that need a block when `_count` % block_size is this
         self._ends: list[tuple[int, int, RunningSequence]] = []  # (count at its end, number, sequence)
 
-    # -- what goes in ---------------------------------------------------------------------------------------------
-
     def submit(self, at: float, prompt: int, output: int, images: int = 1) -> RunningSequence:
         """Submit a request that arrives at `at`, not before any earlier submitted one.
 
@@ -327,8 +320,6 @@ class EngineModel:
         if self._step is None:
             self._apply_aborts()
 
-    # -- the clock ------------------------------------------------------------------------------------------------
-
     def advance(self, until: float) -> list[RunningSequence]:
         """Run all steps that end by `until`; return the sequences that ended, in order of time."""
         ended: list[RunningSequence] = []
@@ -351,8 +342,6 @@ class EngineModel:
         if self._waiting:
             return self.time
         return self._arriving[0][0] if self._arriving else None
-
-    # -- what can be read -----------------------------------------------------------------------------------------
 
     def made(self, sequence: RunningSequence) -> int:
         """Return the generated tokens of a sequence."""
@@ -386,8 +375,6 @@ class EngineModel:
     def core_busy(self) -> float:
         """Return the share of one core that the engine's process used, 0 to 1, in the same time."""
         return self.core_seconds / (self.time - self.began) if self.time > self.began else 0.0
-
-    # -- one step -------------------------------------------------------------------------------------------------
 
     def _begin(self, until: float) -> bool:
         """Start the next step by `until` if possible; return False if no sequence can run by then."""
@@ -488,8 +475,6 @@ class EngineModel:
         self._boundaries[(self._count - computed) % self.limits.block_size] += 1
         heapq.heappush(self._ends, (sequence.offset + sequence.output, sequence.number, sequence))
 
-    # -- many steps in which only decoding goes on ----------------------------------------------------------------
-
     def _decode(self, until: float, ended: list[RunningSequence]) -> bool:
         """Run steps up to the next event or `until`; return False if `until` is first."""
         running = len(self._decoding)
@@ -545,8 +530,6 @@ class EngineModel:
             sequence = heapq.heappop(self._ends)[2]
             self._leave_decoding(sequence)
             self._end(sequence, ended)
-
-    # -- leaving --------------------------------------------------------------------------------------------------
 
     def _leave_decoding(self, sequence: RunningSequence) -> None:
         """Remove a sequence from the counters of the decoding ones, and free its blocks."""

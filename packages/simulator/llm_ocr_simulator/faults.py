@@ -128,9 +128,6 @@ def parsed(words: Iterable[str]) -> dict[str, str]:
     return {kind: value for kind, _, value in pairs}
 
 
-# State across restarts of the simulator, if a file is given: starts, and requests per image.
-
-
 class State:
     """Counts in a file with one line per event: a process that is killed at any time loses no written line."""
 

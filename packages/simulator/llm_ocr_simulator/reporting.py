@@ -8,9 +8,6 @@ from typing import Any
 from llm_ocr_simulator import engine
 from llm_ocr_simulator.engine import EngineModel, RunningSequence
 
-# Lines of vLLM's log that a supervisor reads, on standard output.
-
-
 #: Error of requests after the end of vLLM's engine process.
 ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 
@@ -35,9 +32,6 @@ def say(text: str) -> None:
     """Write to standard output at once."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
-
-
-# GET /metrics: gauges and counters with vLLM's names, in Prometheus' text form.
 
 
 def metrics_text(model: EngineModel, name: str, finished: Mapping[str, int]) -> str:
@@ -68,9 +62,6 @@ def _metric(name: str, kind: str, values: Sequence[tuple[str, float]]) -> list[s
     family = name.removesuffix("_total") if kind == "counter" else name
     head = [f"# HELP vllm:{family} of the simulated engine.", f"# TYPE vllm:{family} {kind}"]
     return head + [f"vllm:{name}{{{labels}}} {float(value)}" for labels, value in values]
-
-
-# Log of every request, with the oracle's result for the same requests.
 
 
 @dataclass(eq=False, slots=True)

@@ -24,9 +24,6 @@ from llm_ocr_simulator.live import Job, LiveEngine
 from llm_ocr_simulator.options import VERSION, Options
 from llm_ocr_simulator.reporting import Entry, log_json, metrics_text
 
-# Requests over HTTP, validated as in vLLM, and its error answers.
-
-
 _PNG = "data:image/png;base64,"
 _DATA_URL = re.compile(r"data:image/[\w.+-]+;base64,[A-Za-z0-9+/]{4,64}")
 
@@ -158,9 +155,6 @@ def _forced(data: dict[str, Any]) -> dict[str, object]:
     return {}
 
 
-# Answers with a faulty end.
-
-
 def reset_connection(request: web.Request) -> web.StreamResponse:
     """Reset the connection with RST: the client sees a reset instead of an end."""
     transport = request.transport
@@ -188,9 +182,6 @@ def broken_answer(
     half: Mapping[str, Any] = {"object": "chat.completion", "choices": [{"message": {"content": text}}]}
     body = json.dumps(half).encode()
     return web.Response(body=body[: len(body) // 2], content_type="application/json")
-
-
-# HTTP side: vLLM's OpenAI-compatible API over the live engine, and requests of tests and benchmarks to the simulator.
 
 
 _LARGEST_BODY = 1 << 30
@@ -236,8 +227,6 @@ class Simulator:
         app.router.add_post("/simulator/faults", self._set_faults)
         app.router.add_post("/simulator/reset", self._reset)
         return app
-
-    # -- small answers --------------------------------------------------------------------------------------------
 
     @web.middleware
     async def _gate(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -291,8 +280,6 @@ class Simulator:
         """Clear the log."""
         self._entries.clear()
         return web.json_response({})
-
-    # -- answers --------------------------------------------------------------------------------------------------
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         entry = Entry("", 0, self.live.now())
@@ -400,8 +387,6 @@ class Simulator:
     def _refusal(self, status: int, message: str, kind: str, retry_after: float | None = None) -> web.Response:
         headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
         return web.json_response(error_body(status, message, kind), status=status, headers=headers)
-
-    # -- faults of the whole server -------------------------------------------------------------------------------
 
     def _plan_triggers(self) -> None:
         loop = asyncio.get_running_loop()
