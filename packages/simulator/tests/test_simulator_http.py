@@ -137,7 +137,7 @@ def test_metrics_count_tokens_and_finishes_and_show_cache_size(simulator):
     assert f'cache_config_info{{block_size="16",engine="0",num_gpu_blocks="{A100.kv_tokens // 16}"}}' in text
 
 
-def test_log_holds_every_request_an_oracle_never_beaten_and_how_busy_it_was():
+def test_log_holds_requests_an_unbeaten_oracle_and_busy_shares():
     # A step takes 50 ms of the core (before --speed), and a few milliseconds of the GPU.
     times = {"engine_step_seconds": 0.05, "renderer_num_workers": 8, "api_server_count": 2}
     with running(speed=100, preset="h200", max_num_seqs=8, **times) as simulator:
