@@ -377,8 +377,8 @@ class ServerPool:
             why = f"no answer made progress for {self._options.stall:g} s"
             self._members[service.number].report_death(service, why, hung=True)  # unless it has exited
             return False
-        # vLLM answers 500 as soon as its engine has exited, and exits up to 2 s later.
-        grace = self._options.grace * (2 if lost.status >= 500 else 1)
+        # vLLM answers 500 as soon as its engine has exited, and exits up to 5 s later (VLLM_WATCHDOG_TIME_S).
+        grace = self._options.grace * (6 if lost.status >= 500 else 1)
         request.out = not lost.unreachable  # a request that never arrived has killed nothing
         await asyncio.wait({service.death}, timeout=grace)
         if not (service.alive and await service.answers() and service.alive):
@@ -388,6 +388,12 @@ class ServerPool:
         if lost.unreachable:  # the request never arrived
             service.pause(request.sent, None, refused=False)
             self._wake(service)
+            return False
+        if (
+            time.monotonic() - service.endpoint.received > self._options.stall
+        ):  # a proxy ended each request before it stalled
+            why = f"no request made progress for {self._options.stall:g} s"
+            self._members[service.number].report_death(service, why, hung=True)
             return False
         return True
 

@@ -28,7 +28,7 @@ class PoolOptions:
     scatter: float = 4.0  # answer durations over which suspects are spread on a shared server
     max_restarts: int = 5  # restarts of one server without `ENOUGH_ANSWERS` in between
     busy_timeout: float = 1800.0  # limit for a time with only 429 and 503 responses
-    grace: float = 1.0  # wait after a lost connection for a server's death to show; twice as long after a 500
+    grace: float = 1.0  # wait after a lost connection for a server's death to show; six times as long after a 500
     interval: float = 0.7  # between two readings of the gauges
 
 

@@ -82,6 +82,7 @@ class Scripted:
     gauges: bool = False
     kind: str = "vLLM"  # of server, which decides the words of its metrics
     managed: bool = True  # its process's end is seen
+    cut_after: float = 0.0  # seconds after which a proxy in front of it resets a silent connection
 
     asked: Counter[str] = field(default_factory=Counter)
     arrived: list[tuple[float, str]] = field(default_factory=list)
@@ -186,7 +187,7 @@ class Scripted:
             if prompt in self.hangers:
                 self._hung = True
             if self._hung:
-                await asyncio.get_running_loop().create_future()
+                await self._silence(request)
             special = self.behave(prompt)
             if special is not None:
                 return special
@@ -201,7 +202,7 @@ class Scripted:
                 asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(self.die(f"killed by {prompt}")))
                 await asyncio.get_running_loop().create_future()
             if self._hung:
-                await asyncio.get_running_loop().create_future()
+                await self._silence(request)
             return await self._answer(request, prompt)
         finally:
             if running:
@@ -210,6 +211,16 @@ class Scripted:
                     self._turns.notify()
             else:
                 self.waiting -= 1
+
+    def hang(self) -> None:
+        """Answer no question any more, until the next start."""
+        self._hung = True
+
+    async def _silence(self, request: web.Request) -> None:
+        await asyncio.sleep(self.cut_after or 3600)
+        if request.transport is not None:
+            request.transport.abort()
+        await asyncio.get_running_loop().create_future()
 
     async def _answer(self, request: web.Request, prompt: str) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

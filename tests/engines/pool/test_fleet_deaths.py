@@ -1,6 +1,7 @@
 """Servers that die or hang under a fleet, over real HTTP servers in this process."""
 
 import asyncio
+import contextlib
 import math
 import random
 from dataclasses import replace
@@ -11,6 +12,7 @@ from fleet_asking import QUICK, VLLM, answered, ask_all, fleet_of, names, until
 from scripted_server import Scripted, request_for
 
 from llm_ocr.engines import Completion
+from llm_ocr.engines.pool.pool import ServerPool
 from llm_ocr.errors import PageFailure, RequestLost, ServerError
 from llm_ocr.types import Reason
 
@@ -88,6 +90,47 @@ async def test_killer_requests_are_quarantined_and_others_are_answered(count: in
         assert all(there < math.ceil(math.sqrt(20)) for there in server.neighbours[name][2:])
         assert server.asked[name] <= 4  # less where another killer was quicker, before this one had arrived
     assert count > 1 or server.asked["page-40"] == 4
+
+
+async def test_killer_is_found_although_its_server_exits_later() -> None:
+    server = Scripted(seconds=0.01, facts=VLLM)
+    exits: list[asyncio.Task[None]] = []
+
+    async def exit_later() -> None:  # vLLM: 500 when its engine is dead, and the exit within 5 s
+        await asyncio.sleep(4 * QUICK.grace)
+        await server.die()
+
+    def behave(prompt: str) -> web.Response | None:
+        if prompt != "killer":
+            return None
+        exits.append(asyncio.create_task(exit_later()))
+        return web.Response(status=500)
+
+    async with fleet_of([server], QUICK) as fleet:
+        assert len(answered(await ask_all(fleet, names(5)))) == 5
+        server.behave = behave
+        with pytest.raises(PageFailure, match="4 times"):
+            await fleet.complete(request_for("killer"))
+    assert len(exits) == 4
+
+
+@pytest.mark.slow
+async def test_hang_behind_a_proxy_that_cuts_requests_is_found() -> None:
+    server = Scripted(seconds=0.02, facts=VLLM)
+
+    async def page(fleet: ServerPool, number: int) -> str:
+        for _ in range(20):
+            await asyncio.sleep(0.02 * number)  # some request is always in flight
+            with contextlib.suppress(RequestLost):
+                return (await fleet.complete(request_for(f"later-{number}"))).text
+        return ""
+
+    async with fleet_of([server], replace(QUICK, stall=1.0)) as fleet:
+        assert len(answered(await ask_all(fleet, names(20)))) == 20
+        server.cut_after = 0.3
+        server.hang()
+        assert all(await asyncio.gather(*(page(fleet, number) for number in range(20))))
+    assert server.starts == 2
 
 
 async def test_fresh_requests_avoid_the_server_that_runs_suspects() -> None:
