@@ -80,7 +80,7 @@ def evidence_of(
         width, height = 1 / max(frame.width, 1e-6), 1 / max(frame.height, 1e-6)
         found = _imported(page_text)(page, objects, picture if invisible or covered else None).lines
         lines = tuple((line.text, line.box.scaled(width, height).clipped()) for line in found)
-    return Evidence(ink, lines, pictured, undrawn, invisible + objects.covered_characters)
+    return Evidence(ink, lines, round(pictured, 4), round(undrawn, 4), invisible + objects.covered_characters)
 
 
 #: Returns the content of a page, without words that the picture does not show.

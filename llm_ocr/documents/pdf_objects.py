@@ -325,7 +325,7 @@ def _slant(handle: _Handle, frame: Frame, segments: int) -> float:
             slanted += step if min(across, down) > _OFF_AXIS * step else 0.0
             last = end
         last, control = here, []
-    return slanted / length if length else 0.0
+    return round(slanted / length, 2) if length else 0.0
 
 
 def _painted(get: Callable[..., int], handle: _Handle) -> Colour | None:

@@ -8,13 +8,13 @@ from llm_ocr.documents import poppler
 from llm_ocr.documents.files import ACCEPTED, IMAGE, PDF, FdFile, state
 from llm_ocr.documents.furniture import edge_lines
 from llm_ocr.documents.images import ImageFile, blank, changed, cropped, encoded
-from llm_ocr.documents.page_wire import content_to_wire, evidence_to_wire, image_from_wire, image_to_wire
+from llm_ocr.documents.page_wire import from_wire, to_wire
 from llm_ocr.documents.pdf_file import Look, PdfFile
 from llm_ocr.errors import PageFailure
 from llm_ocr.sandbox.confinement import Confinement
 from llm_ocr.sandbox.memory import give_back_memory
 from llm_ocr.sandbox.worker import Handler, serve
-from llm_ocr.types import Box, Evidence, PageContent, Reason
+from llm_ocr.types import Box, EncodedImage, Evidence, PageContent, Reason
 
 #: Resident bytes above which memory is released between documents: ordinary documents leave 40 to 50 MB allocated.
 _RESIDENT = 52 << 20
@@ -82,16 +82,16 @@ def _page(payload: Mapping[str, Any]) -> dict[str, Any]:
         size = max(payload["look"]["size"], payload["look"]["scan_size"])
         image, ink, damage = document.page(number, size=size, image_format=image_format, quality=quality)
         stands_for = document.placeholder
-        reply = {"evidence": evidence_to_wire(Evidence(ink)), "stands_for": stands_for, "damage": damage}
-        return reply | {"image": image_to_wire(image)} | _content(document, None)
+        reply = {"evidence": to_wire(Evidence(ink)), "stands_for": stands_for, "damage": damage}
+        return reply | {"image": to_wire(image)} | _content(document, None)
     drawn = document.page(number, text_layer=payload["text_layer"])
-    reply = {"evidence": evidence_to_wire(drawn.evidence), "stands_for": document.placeholder, "damage": drawn.damage}
+    reply = {"evidence": to_wire(drawn.evidence), "stands_for": document.placeholder, "damage": drawn.damage}
     image = encoded(drawn.image, image_format, quality)
-    return reply | {"image": image_to_wire(image)} | _content(document, drawn.content)
+    return reply | {"image": to_wire(image)} | _content(document, drawn.content)
 
 
 def _content(document: PdfFile | ImageFile, content: PageContent | None) -> dict[str, Any]:
-    return {"content": content_to_wire(content) if content else None, "pages": document.pages}
+    return {"content": to_wire(content) if content else None, "pages": document.pages}
 
 
 def _text(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,23 +106,23 @@ def _edges(payload: Mapping[str, Any]) -> dict[str, Any]:
     document = _document(payload)
     content = document.content(payload["number"]) if isinstance(document, PdfFile) else None
     lines = edge_lines(content) if content else []
-    return {"edges": [[line.text, line.numbers, line.left, line.right, line.middle] for line in lines]}
+    return {"edges": list(map(to_wire, lines))}
 
 
 def _crop(payload: Mapping[str, Any]) -> dict[str, Any]:
-    image = image_from_wire(payload["image"])
+    image = from_wire(EncodedImage, payload["image"])
     boxes = [Box(*box) for box in payload["boxes"]]
-    return {"crops": [image_to_wire(crop) for crop in cropped(image, boxes, payload["format"], payload["quality"])]}
+    return {"crops": [to_wire(crop) for crop in cropped(image, boxes, payload["format"], payload["quality"])]}
 
 
 def _change(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return a page image with other sides, turned, or both."""
-    image = image_from_wire(payload["image"])
-    return {"image": image_to_wire(changed(image, payload["scale"], payload["degrees"], payload["quality"]))}
+    image = from_wire(EncodedImage, payload["image"])
+    return {"image": to_wire(changed(image, payload["scale"], payload["degrees"], payload["quality"]))}
 
 
 def _blank(payload: Mapping[str, Any]) -> dict[str, Any]:
-    return {"blank": blank(image_from_wire(payload["image"]))}
+    return {"blank": blank(from_wire(EncodedImage, payload["image"]))}
 
 
 #: Operations by name, for `sandbox.worker.serve`.

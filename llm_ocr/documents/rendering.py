@@ -14,11 +14,11 @@ from llm_ocr.documents.filters import FilterOptions, LeftOut
 from llm_ocr.documents.furniture import REACH, EdgeLine, edge_lines, marked
 from llm_ocr.documents.images import longest_side
 from llm_ocr.documents.open_fd import Proofs
-from llm_ocr.documents.page_wire import content_from_wire, evidence_from_wire, image_from_wire, image_to_wire
+from llm_ocr.documents.page_wire import from_wire, to_wire
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.plugins import ENGINES
 from llm_ocr.sandbox.pool import Limits, WorkerPool
-from llm_ocr.types import Box, EncodedImage, Page, PageContent, Reason
+from llm_ocr.types import Box, EncodedImage, Evidence, Page, PageContent, Reason
 
 MODULE = "llm_ocr.documents.renderer"
 #: Increased when text layers or pixels change, so that results of different versions do not mix.
@@ -171,7 +171,7 @@ class Renderer:
         with self._edges.coming(source, number) if options.text_layer else contextlib.nullcontext():
             reply = await self._call("page", payload, source, f"page {number} was not rendered", version)
             content = await self._content_of(reply, source, version, number)
-        image, evidence = image_from_wire(reply["image"]), evidence_from_wire(reply["evidence"])
+        image, evidence = from_wire(EncodedImage, reply["image"]), from_wire(Evidence, reply["evidence"])
         content = replace(content, undrawn=evidence.undrawn) if content else None
         # Scans and image files may be larger than other pages.
         size = options.image_size if content and not evidence.pictured else max(options.image_size, options.scan_size)
@@ -197,13 +197,13 @@ class Renderer:
             return ()
         chosen = image_format or ("png" if image.media_type == "image/png" else "jpeg")
         payload = {
-            "image": image_to_wire(image),
+            "image": to_wire(image),
             "boxes": [[box.x0, box.y0, box.x1, box.y1] for box in boxes],
             "format": chosen,
             "quality": self._options.quality,
         }
         reply = await self._call("crop", payload, "", "figures were not cut out")
-        return tuple(image_from_wire(crop) for crop in reply["crops"])
+        return tuple(from_wire(EncodedImage, crop) for crop in reply["crops"])
 
     async def resized(self, image: EncodedImage, scale: float) -> EncodedImage:
         """Return the image with its sides multiplied by `scale` in the same format. Raises `PageFailure`."""
@@ -216,12 +216,13 @@ class Renderer:
     async def _changed(
         self, image: EncodedImage, failing: str, *, scale: float = 1.0, degrees: int = 0
     ) -> EncodedImage:
-        payload = {"image": image_to_wire(image), "scale": scale, "degrees": degrees, "quality": self._options.quality}
-        return image_from_wire((await self._call("change", payload, "", failing))["image"])
+        payload = {"image": to_wire(image), "scale": scale, "degrees": degrees, "quality": self._options.quality}
+        reply = await self._call("change", payload, "", failing)
+        return from_wire(EncodedImage, reply["image"])
 
     async def blank(self, image: EncodedImage) -> bool:
         """Return whether the image has no ink; see `ink_of`. Raises `PageFailure`."""
-        reply = await self._call("blank", {"image": image_to_wire(image)}, "", "an image was not looked at")
+        reply = await self._call("blank", {"image": to_wire(image)}, "", "an image was not looked at")
         return bool(reply["blank"])
 
     async def rate(self, payload: dict[str, Any]) -> Mapping[str, Any]:
@@ -282,7 +283,7 @@ class Renderer:
 
     async def _content_of(self, reply: Mapping[str, Any], source: str, version: str, number: int) -> PageContent | None:
         """Return a worker's page content with lines marked that recur on neighboring pages."""
-        content = content_from_wire(reply["content"]) if reply["content"] else None
+        content = from_wire(PageContent, reply["content"]) if reply["content"] else None
         if content is None or not content.lines:
             return content
         return marked(content, await self._edges.around(source, version, number, reply["pages"], content))
@@ -295,7 +296,7 @@ class Renderer:
             reply = await self._ask("edges", payload, source, version, deadline)
         except (PageFailure, WorkerDied, WorkerError):
             return []  # the page reports its own failure when it is rendered
-        return [EdgeLine(text, tuple(numbers), *place) for text, numbers, *place in reply["edges"]]
+        return [from_wire(EdgeLine, line) for line in reply["edges"]]
 
 
 ReadEdges = Callable[[str, str, int], Awaitable[list[EdgeLine]]]

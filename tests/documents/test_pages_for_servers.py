@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 from test_rendering import HELLO, outcome, rendered, started, with_renderer
 
 from llm_ocr.documents.images import changed, encoded
-from llm_ocr.documents.page_wire import page_from_wire, page_to_wire
+from llm_ocr.documents.page_wire import from_wire, page_to_wire
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Path, Raster, Reason, Word
 
@@ -178,4 +178,4 @@ PAGE = Page("d-p00001", "d", 1, EncodedImage(b"\x89PNG", "image/png", 10, 20), C
 
 @pytest.mark.parametrize("page", [PAGE, replace(PAGE, content=None), replace(PAGE, content=PageContent(1, 1))])
 def test_a_page_comes_back_as_it_was(page):
-    assert page_from_wire(page_to_wire(page)) == page
+    assert from_wire(Page, page_to_wire(page)) == page

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.documents.page_wire import image_from_wire
+from llm_ocr.documents.page_wire import from_wire
 from llm_ocr.engines.regions.detection import LABELS, Region
 from llm_ocr.errors import LlmOcrError, PageFailure
 from llm_ocr.sandbox.confinement import Confinement
@@ -163,7 +163,7 @@ def _load(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _detect(payload: Mapping[str, Any]) -> dict[str, Any]:
     model = loaded(payload["folder"], payload["device"])
-    pages = model.detect([image_from_wire(image) for image in payload["images"]], payload["threshold"])
+    pages = model.detect([from_wire(EncodedImage, image) for image in payload["images"]], payload["threshold"])
     return {
         "pages": [
             {"failure": page.reason.value, "detail": page.detail}

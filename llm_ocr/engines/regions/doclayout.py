@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from llm_ocr.documents.page_wire import image_to_wire
+from llm_ocr.documents.page_wire import to_wire
 from llm_ocr.engines.regions.detection import Layout, Region
 from llm_ocr.engines.regions.detector_worker import page_from_wire
 from llm_ocr.errors import LlmOcrError, PageFailure, WorkerDied, WorkerError, install_command
@@ -262,7 +262,7 @@ class DocLayout:
         payload = {
             **self._model,
             "threshold": self._options.threshold,
-            "images": [image_to_wire(image) for image in images],
+            "images": list(map(to_wire, images)),
         }
         reply = await self._pool.call("detect", payload, deadline=self._options.timeout)
         return [page_from_wire(page) for page in reply["pages"]]

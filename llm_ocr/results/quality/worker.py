@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from llm_ocr.documents.page_wire import attempt_from_wire, attempt_to_wire, evidence_from_wire, evidence_to_wire
+from llm_ocr.documents.page_wire import from_wire, to_wire
 from llm_ocr.results.quality.scoring import Limits, rated
-from llm_ocr.results.schema import ledger_of, ledger_values
 from llm_ocr.types import Attempt, EncodedImage, Evidence, Ledger, Page, PageContent, Quality, Reason, Status
 
 MODULE = "llm_ocr.results.quality.worker"
@@ -18,9 +17,9 @@ MODULE = "llm_ocr.results.quality.worker"
 def rating_to_wire(page: Page, attempt: Attempt, limits: Limits, *, transcribed: bool) -> dict[str, Any]:
     """Return the request for `rated` as JSON values and one `bytes`. Images are not part of it."""
     return {
-        "evidence": evidence_to_wire(page.evidence or Evidence(None)),
+        "evidence": to_wire(page.evidence or Evidence(None)),
         "with_invisible": page.content is not None and page.content.with_invisible,
-        "attempt": attempt_to_wire(replace(attempt, image=None)),
+        "attempt": to_wire(replace(attempt, image=None, raw="", tries=())),
         "limits": asdict(limits),
         "transcribed": transcribed,
     }
@@ -29,22 +28,23 @@ def rating_to_wire(page: Page, attempt: Attempt, limits: Limits, *, transcribed:
 def rating_from_wire(attempt: Attempt, wire: Mapping[str, Any]) -> tuple[Attempt, Quality, Ledger | None]:
     """Return the result of `rated` for this attempt from the worker's reply."""
     reason = Reason(wire["reason"]) if wire["reason"] else None
+    ledger = from_wire(Ledger, wire["ledger"]) if wire["ledger"] else None
     judged = replace(attempt, status=Status(wire["status"]), reason=reason, detail=wire["detail"])
-    return judged, Quality(*wire["quality"]), ledger_of(wire["ledger"])
+    return judged, from_wire(Quality, wire["quality"]), ledger
 
 
 def rate(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of `rated` for a request as JSON values."""
     content = PageContent(0.0, 0.0, with_invisible=True) if payload["with_invisible"] else None
-    page = Page("", "", 0, EncodedImage(b"", "", 0, 0), content, evidence=evidence_from_wire(payload["evidence"]))
-    attempt, limits = attempt_from_wire(payload["attempt"], engine=""), Limits(**payload["limits"])
+    page = Page("", "", 0, EncodedImage(b"", "", 0, 0), content, evidence=from_wire(Evidence, payload["evidence"]))
+    attempt, limits = from_wire(Attempt, payload["attempt"]), Limits(**payload["limits"])
     judged, quality, ledger = rated(page, attempt, limits, transcribed=payload["transcribed"])
     return {
         "status": judged.status.value,
         "reason": judged.reason.value if judged.reason else None,
         "detail": judged.detail,
-        "quality": [quality.score, dict(quality.parts)],
-        "ledger": ledger_values(ledger),
+        "quality": to_wire(quality),
+        "ledger": to_wire(ledger) if ledger else None,
     }
 
 

@@ -691,7 +691,10 @@ class _Composer:
         text = " ".join(word.text for word in made)
         scripts = self._marked(joined, lowered)
         size = round(segment.size, 2)
-        parts = tuple(self._word([index]) for index in segment.words) if self._is_mixed(joined) else ()
+        parts: tuple[Word, ...] = ()  # without style
+        if self._is_mixed(joined):
+            words = (self._word([index]) for index in segment.words)
+            parts = tuple(Word(word.text, word.box, word.doubtful) for word in words)
         stacked = segment.turn == 90 and self._glyphs.styles[self._glyphs.style[self._first[order[0]]]].angle == 0
         around = self._around(order)
         faces = bold, italic, mono, stacked

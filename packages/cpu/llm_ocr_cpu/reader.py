@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from llm_ocr.documents.page_wire import attempt_from_wire, block_from_wire, image_to_wire, ocr_from_wire, page_to_wire
+from llm_ocr.documents.page_wire import from_wire, page_to_wire, to_wire
 from llm_ocr.documents.remote import shown
 from llm_ocr.engines import EngineOptions, Inspection, noop
 from llm_ocr.engines.trace import log_from_wire, tracing
 from llm_ocr.engines.vlm.placing import with_crops
 from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
 from llm_ocr.sandbox.pool import Limits, WorkerPool
-from llm_ocr.types import Attempt, EncodedImage, OcrText, Page, Reason
+from llm_ocr.types import Attempt, Block, EncodedImage, OcrText, Page, Reason
 from llm_ocr_cpu.ocr.models import find_models, has_layout_model, warn_without_layout_model
 from llm_ocr_cpu.regions import nothing_drawn
 
@@ -74,7 +74,8 @@ class EmbeddedReader:
         if fault := answer.get("layout_model_fault"):
             warn_without_layout_model(fault)
         log_from_wire(answer.get("decisions", ()), f"{shown(page.source)} page {page.number}")
-        attempt = attempt_from_wire(answer, engine=self.name, seconds=time.monotonic() - began)
+        attempt = from_wire(Attempt, answer["attempt"])
+        attempt = replace(attempt, engine=self.name, seconds=time.monotonic() - began)
         labels = options.figure_labels
         return attempt if labels is None else replace(attempt, blocks=with_crops(attempt.blocks, labels))
 
@@ -82,12 +83,13 @@ class EmbeddedReader:
         """Return the text inside a figure, one line per row."""
         if not self._options.ocr:
             return ""
-        answer = await self._call("read_figure", {"image": image_to_wire(image)})
+        answer = await self._call("read_figure", {"image": to_wire(image)})
         return str(answer["inside"])
 
     async def ocr_text(self, page: Page) -> OcrText:
         """Return the lines that OCR finds in the page image; see `LocalReader`. Raises `PageFailure`."""
-        return ocr_from_wire(await self._call("ocr_text", {"image": image_to_wire(page.image)}))
+        answer = await self._call("ocr_text", {"image": to_wire(page.image)})
+        return from_wire(OcrText, answer["ocr"])
 
     async def inspect(self, page: Page, *, hinted: bool) -> Inspection:
         """Return the figures of a page that a model reads; `hinted`: its text mentions figures.
@@ -99,7 +101,7 @@ class EmbeddedReader:
         pixels = page.content is None or not page.content.lines
         payload = {"page": page_to_wire(page), "hinted": hinted}
         answer = await self._call("see", payload, affinity=_PIXELS if pixels else "")
-        blocks = tuple(map(block_from_wire, answer["blocks"]))
+        blocks = tuple(from_wire(Block, block) for block in answer["blocks"])
         return Inspection(blocks, answer["digital"], answer["detail"])
 
     async def text(self, page: Page) -> str:

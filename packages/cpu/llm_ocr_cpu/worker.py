@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.documents.page_wire import attempt_to_wire, block_to_wire, image_from_wire, ocr_to_wire, page_from_wire
+from llm_ocr.documents.page_wire import from_wire, to_wire
 from llm_ocr.engines.trace import collected, decisions_to_wire
 from llm_ocr.errors import MissingExtra, PageFailure
 from llm_ocr.sandbox.memory import give_back_memory
 from llm_ocr.sandbox.worker import Handler, serve
-from llm_ocr.types import Reason
+from llm_ocr.types import EncodedImage, Page, Reason
 from llm_ocr_cpu import layout_model
 from llm_ocr_cpu.inspection import inspect_page, ocr_text, orientation, text_of
 from llm_ocr_cpu.ocr.models import RecogniserModel
@@ -60,35 +60,35 @@ def _read(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _attempt(payload: Mapping[str, Any]) -> dict[str, Any]:
-    page = page_from_wire(payload["page"])
+    page = from_wire(Page, payload["page"])
     if not payload["ocr"]:
-        return attempt_to_wire(read_text_layer(page))
+        return {"attempt": to_wire(read_text_layer(page))}
     way = {"text_layer": payload["text_layer"], "layout_model": payload["layout_model"]}
     attempt = read_page(page, _recogniser, **way)
-    answer = attempt_to_wire(attempt if payload["with_ocr"] else replace(attempt, ocr=None))
+    answer = {"attempt": to_wire(attempt if payload["with_ocr"] else replace(attempt, ocr=None))}
     return {**answer, "layout_model_fault": layout_model.load_faults[0]} if layout_model.load_faults else answer
 
 
 def _read_figure(payload: Mapping[str, Any]) -> dict[str, Any]:
-    return {"inside": read_figure(image_from_wire(payload["image"]), _recogniser)}
+    return {"inside": read_figure(from_wire(EncodedImage, payload["image"]), _recogniser)}
 
 
 def _ocr_text(payload: Mapping[str, Any]) -> dict[str, Any]:
-    return ocr_to_wire(ocr_text(image_from_wire(payload["image"]), _recogniser))
+    return {"ocr": to_wire(ocr_text(from_wire(EncodedImage, payload["image"]), _recogniser))}
 
 
 def _inspect(payload: Mapping[str, Any]) -> dict[str, Any]:
-    seen = inspect_page(page_from_wire(payload["page"]), _recogniser, hinted=payload["hinted"])
+    seen = inspect_page(from_wire(Page, payload["page"]), _recogniser, hinted=payload["hinted"])
     told = {"digital": seen.digital, "detail": seen.detail}
-    return {"blocks": [block_to_wire(block) for block in seen.blocks], **told}
+    return {"blocks": list(map(to_wire, seen.blocks)), **told}
 
 
 def _orientation(payload: Mapping[str, Any]) -> dict[str, Any]:
-    return {"degrees": orientation(page_from_wire(payload["page"]), _recogniser)}
+    return {"degrees": orientation(from_wire(Page, payload["page"]), _recogniser)}
 
 
 def _text(payload: Mapping[str, Any]) -> dict[str, Any]:
-    return {"text": text_of(page_from_wire(payload["page"]))}
+    return {"text": text_of(from_wire(Page, payload["page"]))}
 
 
 def _rest() -> None:

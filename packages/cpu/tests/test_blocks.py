@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from layout_pages import line, page, paragraph, prose
 from markdown_it import MarkdownIt
 
-from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
+from llm_ocr.documents.page_wire import from_wire, to_wire
 from llm_ocr.results.joining import join, vocabulary
 from llm_ocr.results.sanitizing import inert_markdown
 from llm_ocr.types import Block, BlockKind, Box, Line, PageContent, Path, Script, Word
@@ -1156,14 +1156,14 @@ def test_a_pdf_has_the_faces_of_its_fonts():
     out = io.BytesIO()
     SimpleDocTemplate(out).build([Paragraph(text, getSampleStyleSheet()["Normal"])])
     with contextlib.closing(pypdfium2.PdfDocument(out.getvalue())) as pdf:
-        content = content_from_wire(content_to_wire(page_content(pdf[0])))
+        content = from_wire(PageContent, to_wire(page_content(pdf[0])))
     (block,) = page_blocks(content, [])
     assert block.text.count("The **general rule** of this section is *sine qua non*, and H is a gas.") == 2
 
 
 def linked(data: bytes) -> str:
     with contextlib.closing(pypdfium2.PdfDocument(data)) as pdf:
-        content = content_from_wire(content_to_wire(page_content(pdf[0])))
+        content = from_wire(PageContent, to_wire(page_content(pdf[0])))
     return "\n\n".join(block.text for block in page_blocks(content, []))
 
 

@@ -9,7 +9,7 @@ from any_page import PROSE, contents
 from hypothesis import HealthCheck, given, settings
 from pdf_writing import pages, text
 
-from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
+from llm_ocr.documents.page_wire import from_wire, to_wire
 from llm_ocr.types import Box, Line, PageContent, Path, Raster, Word
 from llm_ocr_cpu.figures import find_figures
 from llm_ocr_cpu.pdf_text import page_content
@@ -178,7 +178,7 @@ def test_few_slanted_strokes_are_a_figure_but_no_frame_or_band(drawn, found):
     prose = b"".join(text(PROSE, 60, 250 - 14 * row, 10) for row in range(8))
     pdf = pypdfium2.PdfDocument(pages(drawn + labels + prose))
     with contextlib.closing(pdf):
-        content = content_from_wire(content_to_wire(page_content(pdf[0])))
+        content = from_wire(PageContent, to_wire(page_content(pdf[0])))
     assert len(figures(content)) == found
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
+from llm_ocr.documents.page_wire import from_wire, to_wire
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.results.sanitizing import inert_markdown
-from llm_ocr.types import Block, BlockKind, Box, Word
+from llm_ocr.types import Block, BlockKind, Box, PageContent, Word
 from llm_ocr_cpu.formulas import latex_of
 from llm_ocr_cpu.page import laid_out
 from llm_ocr_cpu.pdf_text import page_content
@@ -96,7 +96,7 @@ def blocks_of(
     formula(canvas)
     canvas.save()
     with contextlib.closing(pypdfium2.PdfDocument(out.getvalue())) as pdf:
-        return laid_out(content_from_wire(content_to_wire(page_content(pdf[0]))))
+        return laid_out(from_wire(PageContent, to_wire(page_content(pdf[0]))))
 
 
 def draw(canvas, text, x, y, size=10, font="Times-Italic"):

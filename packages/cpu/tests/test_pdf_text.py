@@ -16,8 +16,8 @@ from test_rendering import outcome, with_renderer
 
 from llm_ocr.cli.doctor import State, cjk_font
 from llm_ocr.documents.ink import ink_of
-from llm_ocr.documents.page_wire import content_from_wire, content_to_wire, evidence_from_wire, evidence_to_wire
-from llm_ocr.types import InkMap, Script
+from llm_ocr.documents.page_wire import from_wire, to_wire
+from llm_ocr.types import Evidence, InkMap, PageContent, Script
 from llm_ocr_cpu import pdf_glyphs
 from llm_ocr_cpu.layout import page_blocks
 from llm_ocr_cpu.pdf_glyphs import _with_pairs_joined
@@ -47,7 +47,7 @@ def test_characters_beyond_the_limit_are_counted(monkeypatch):
     monkeypatch.setattr(pdf_glyphs, "MAX_CHARS", 5)
     cut = content(data)
     assert ([line.text for line in cut.lines], cut.unread) == (["Hello"], len(" brave world"))
-    assert content_from_wire(content_to_wire(cut)).unread == cut.unread
+    assert from_wire(PageContent, to_wire(cut)).unread == cut.unread
 
 
 @pytest.mark.parametrize("mark", ["\u202e", "\u2066"])
@@ -205,7 +205,7 @@ def test_small_print_and_text_over_scan_have_no_scripts():
 
 def test_scripts_pass_between_processes():
     found = content(pages(text("word", size=10) + text("3", x=94, y=698, size=7)))
-    (line,) = content_from_wire(content_to_wire(found)).lines
+    (line,) = from_wire(PageContent, to_wire(found)).lines
     assert line.scripts == found.lines[0].scripts == (Script(4, 5, lowered=True),)
 
 
@@ -349,7 +349,7 @@ def test_glyphs_without_a_mapping_are_doubtful():
     font = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding<</Differences[60/g60]>>>>"
     drawn = text("<20% of them", x=114).replace(b"/F ", b"/S ") + text("A share in this:") + text("a<b " * 20, y=680)
     data = pages(drawn, extra=(font,)).replace(b"<</F 3 0 R>>", b"<</F 3 0 R/S 4 0 R>>")
-    found = content_from_wire(content_to_wire(content(data)))
+    found = from_wire(PageContent, to_wire(content(data)))
     assert [(word.text, word.doubtful) for line in found.lines for word in line.words if word.doubtful] == [
         ("<20%", (0,))
     ]
@@ -678,7 +678,7 @@ def test_visible_text_that_no_font_draws_is_reported_and_read(tmp_path, color, l
     page = seen(written(tmp_path / "a.pdf", data))
     assert page.evidence.undrawn == page.content.undrawn == pytest.approx(lost, abs=0.2)
     assert "合計金額九万八千円" in " ".join(line.text for line in page.content.lines)
-    assert evidence_from_wire(evidence_to_wire(page.evidence)).undrawn == page.evidence.undrawn
+    assert from_wire(Evidence, to_wire(page.evidence)).undrawn == page.evidence.undrawn
 
 
 def test_text_far_larger_than_its_page_does_not_fail_it(tmp_path):
@@ -691,7 +691,7 @@ def test_text_far_larger_than_its_page_does_not_fail_it(tmp_path):
 
 def test_evidence_comes_from_the_worker_as_it_was(tmp_path):
     evidence = seen(written(tmp_path / "a.pdf", pages(text("Above all", y=700)))).evidence
-    assert evidence_from_wire(evidence_to_wire(evidence)) == evidence
+    assert from_wire(Evidence, to_wire(evidence)) == evidence
 
 
 def test_evidence_of_a_filled_form_has_its_values(tmp_path):

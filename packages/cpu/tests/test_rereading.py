@@ -12,7 +12,7 @@ from test_reading import page as read_from
 
 from llm_ocr.documents.ink import ink_of
 from llm_ocr.results.quality.scoring import FITTED
-from llm_ocr.results.quality.worker import rate, rating_to_wire
+from llm_ocr.results.quality.worker import rate, rating_from_wire, rating_to_wire
 from llm_ocr.types import (
     BlockKind,
     Box,
@@ -136,7 +136,9 @@ def test_words_read_by_ocr_are_not_compared_with_a_false_layer(mapped):
     attempt = read_page(paper, recogniser, text_layer=True)
     assert words in " ".join(block.text for block in attempt.blocks)
     rated = rate(rating_to_wire(paper, attempt, FITTED, transcribed=True))
-    assert (rated["status"], rated["ledger"]["unsupported"], rated["ledger"]["unread"]) == ("ok", [], [])
+    judged, _, ledger = rating_from_wire(attempt, rated)
+    assert ledger is not None
+    assert (judged.status, ledger.unsupported, ledger.unread) == (Status.OK, (), ())
 
 
 def test_later_pages_compare_only_fonts_without_a_language():

@@ -8,7 +8,7 @@ from pdf_writing import pages, text
 import llm_ocr
 from llm_ocr.documents.images import encoded
 from llm_ocr.documents.ink import ink_of
-from llm_ocr.documents.page_wire import page_from_wire, page_to_wire
+from llm_ocr.documents.page_wire import from_wire, page_to_wire
 from llm_ocr.types import BlockKind, Box, Evidence, Page, Status
 from llm_ocr_cpu.page import read_page
 from llm_ocr_cpu.pdf_text import page_content
@@ -29,7 +29,7 @@ def read(pdf):
     found = Page(
         "p", "d", 1, encoded(picture.convert("RGB"), "png", 90), page_content(page, picture=picture), "x.pdf", evidence
     )
-    return read_page(page_from_wire(page_to_wire(found)), recogniser, text_layer=True)
+    return read_page(from_wire(Page, page_to_wire(found)), recogniser, text_layer=True)
 
 
 def lines(attempt):

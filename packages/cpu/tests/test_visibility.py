@@ -6,7 +6,8 @@ from pdf_writing import pages, text
 from PIL import Image
 
 import llm_ocr
-from llm_ocr.documents.page_wire import content_from_wire, content_to_wire
+from llm_ocr.documents.page_wire import from_wire, to_wire
+from llm_ocr.types import PageContent
 from llm_ocr_cpu.pdf_text import page_content
 
 SEEN, SECRET = "The harbour opens at nine", "Secret order seven"
@@ -43,7 +44,7 @@ HIDDEN = {
 
 @pytest.mark.parametrize("way", HIDDEN)
 def test_invisible_words_are_left_out_and_counted(way):
-    found = content_from_wire(content_to_wire(content(text(SEEN), HIDDEN[way])))
+    found = from_wire(PageContent, to_wire(content(text(SEEN), HIDDEN[way])))
     assert (texts(found), found.invisible) == ([SEEN], len("Secretorderseven"))
 
 

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import pytest
 
 from llm_ocr.config.models import ExtractSettings
-from llm_ocr.documents.page_wire import evidence_from_wire, evidence_to_wire
+from llm_ocr.documents.page_wire import from_wire, to_wire
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import PageFailure
 from llm_ocr.results.quality.scoring import Limits, rated
@@ -60,4 +60,4 @@ def test_all_evidence_reaches_the_other_process():
     ocr = OcrText((OcrLine("A line", Box(0.1, 0.2, 0.3, 0.4), 0.9, (0.9, 0.95)),), frozenset({"LATIN"}))
     evidence = Evidence(ink, (("A line", Box(0.1, 0.2, 0.3, 0.4)),), 0.25, 0.125, 3, ocr)
     assert all(getattr(evidence, one.name) != one.default for one in fields(Evidence))
-    assert evidence_from_wire(evidence_to_wire(evidence)) == evidence
+    assert from_wire(Evidence, to_wire(evidence)) == evidence
