@@ -231,7 +231,6 @@ class Renderer:
 
     async def close(self) -> None:
         """End the workers at once."""
-        self._edges.close()
         await self._pool.close()
 
     def _payload(self, source: str, kind: str) -> dict[str, Any]:
@@ -302,8 +301,8 @@ class Renderer:
 ReadEdges = Callable[[str, str, int], Awaitable[list[EdgeLine]]]
 _Future = asyncio.Future[list[EdgeLine] | None]  # None: the page was planned, but not rendered
 
-#: Documents with kept margins, and pages per document.
-_DOCUMENTS, _PAGES = 64, 64
+#: Pages with kept margins.
+_MOST_MARGINS = 4096
 
 
 class EdgeCache:
@@ -311,53 +310,40 @@ class EdgeCache:
 
     def __init__(self, read: ReadEdges) -> None:
         self._read = read
-        self._documents: OrderedDict[str, OrderedDict[int, _Future]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, int], _Future] = OrderedDict()
 
     async def around(
         self, source: str, version: str, number: int, total: int, content: PageContent
     ) -> dict[int, list[EdgeLine]]:
         """Return the margins of the pages next to `number` by distance; its own `content` is known."""
-        known = self._known(source)
-        if number not in known:
-            known[number] = asyncio.get_running_loop().create_future()
-        if not known[number].done():
-            known[number].set_result(edge_lines(content))
+        own = self._known.get((source, number)) or self._announced(source, number)
+        if not own.done():
+            own.set_result(edge_lines(content))
         wanted = [page for page in range(number - REACH, number + REACH + 1) if page != number and 1 <= page <= total]
-        wanted.sort(key=known.__contains__)  # others may still be reading the known pages: they come last
-        return {page - number: await self._lines(known, page, source, version) for page in wanted}
+        wanted.sort(key=lambda page: (source, page) in self._known)  # others may still be reading these: they come last
+        return {page - number: await self._lines(source, version, page) for page in wanted}
 
     @contextlib.contextmanager
     def coming(self, source: str, number: int) -> Iterator[None]:
         """Announce a page whose processing ends in `around`; its neighbors wait for it instead of reading it."""
-        known = self._known(source)
-        if number in known:
+        if (source, number) in self._known:
             yield
             return
-        future: _Future = asyncio.get_running_loop().create_future()
-        known[number] = future
+        future = self._announced(source, number)
         try:
             yield
         finally:
             if not future.done():
                 future.set_result(None)  # the page failed, or has no text: waiting callers read the margins themselves
 
-    def close(self) -> None:
-        """Discard all margins; waiting callers receive none."""
-        for known in self._documents.values():
-            for future in known.values():
-                if not future.done():
-                    future.set_result([])
-        self._documents.clear()
-
-    async def _lines(self, known: OrderedDict[int, _Future], page: int, source: str, version: str) -> list[EdgeLine]:
-        while page in known:
-            future = known[page]
+    async def _lines(self, source: str, version: str, page: int) -> list[EdgeLine]:
+        while future := self._known.get((source, page)):
             found = await asyncio.shield(future)  # shared with other callers
             if found is not None:
                 return found
-            if known.get(page) is future:
-                del known[page]
-        future = known[page] = asyncio.get_running_loop().create_future()
+            if self._known.get((source, page)) is future:
+                del self._known[source, page]
+        future = self._announced(source, page)
         lines: list[EdgeLine] = []
         try:
             lines = await self._read(source, version, page)
@@ -366,11 +352,9 @@ class EdgeCache:
                 future.set_result(lines)
         return lines
 
-    def _known(self, source: str) -> OrderedDict[int, _Future]:
-        known = self._documents.setdefault(source, OrderedDict())
-        self._documents.move_to_end(source)
-        while len(self._documents) > _DOCUMENTS:
-            self._documents.popitem(last=False)
-        while len(known) >= _PAGES:
-            known.popitem(last=False)
-        return known
+    def _announced(self, source: str, page: int) -> _Future:
+        while len(self._known) >= _MOST_MARGINS:
+            self._known.popitem(last=False)
+        future: _Future = asyncio.get_running_loop().create_future()
+        self._known[source, page] = future
+        return future

@@ -65,10 +65,8 @@ def test_margins_of_pages_that_nobody_makes_are_read():
     assert sorted(margins.read_alone) == [1, 3]
 
 
-PAGES = 10 * rendering._PAGES
-
-
-async def test_long_document_keeps_last_margins_and_reads_each_once():
+async def test_few_margins_are_kept_and_each_is_read_once(monkeypatch):
+    monkeypatch.setattr(rendering, "_MOST_MARGINS", 8)
     read: list[int] = []
 
     async def margins(source, kind, number):
@@ -76,9 +74,8 @@ async def test_long_document_keeps_last_margins_and_reads_each_once():
         return []
 
     cache = EdgeCache(margins)
-    for number in range(1, PAGES + 1):
-        found = await cache.around("a.pdf", "pdf", number, PAGES, PageContent(1, 1, ()))
-        assert set(found) == {step for step in (-2, -1, 1, 2) if 1 <= number + step <= PAGES}
-    kept = len(cache._documents["a.pdf"])
-    assert kept <= rendering._PAGES + 4
-    assert sorted(read) == list(range(2, PAGES + 1))
+    for number in range(1, 41):
+        found = await cache.around("a.pdf", "pdf", number, 40, PageContent(1, 1, ()))
+        assert set(found) == {step for step in (-2, -1, 1, 2) if 1 <= number + step <= 40}
+    assert len(cache._known) <= 8
+    assert sorted(read) == list(range(2, 41))
