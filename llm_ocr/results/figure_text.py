@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -18,7 +18,6 @@ from llm_ocr.results.markdown import (
     markdown_lines,
     one_line,
     target_id,
-    unescape,
 )
 from llm_ocr.types import FigureRecord, PageRecord
 
@@ -130,15 +129,13 @@ def _page_letters(texts: Iterable[str]) -> str:
     return "".join(_letters(IMAGE.sub("", text)) for text in texts)
 
 
-# Descriptions in the Markdown of a page: a short one in the alt text, the full one below. The output is deterministic,
-# and processing it again does not change it. Descriptions come from a model or from the document and may contain any
-# text. They are shown verbatim, never interpreted as Markdown or HTML.
+# Descriptions in the Markdown of a page: a short one in the alt text, the full one below. Descriptions come from a
+# model or from the document and may contain any text. They are shown verbatim, never interpreted as Markdown or HTML.
 
 
 #: Upper limit of characters of a figure's alt text.
 ALT_LENGTH = 120
 _ELLIPSIS = "..."
-_LEGACY_PREFIX = "Figure "
 
 _SENTENCE_END = re.compile(r"(?<!\s)[.!?]+[\"'”’»)\]]*(?=\s+[^\sa-z\d])|[。！？]+[」』”’）]*")
 _LOOK_BACK = 16  # characters, more than the longest abbreviation
@@ -159,61 +156,41 @@ class FigureText:
 def enrich(markdown: str, figures: Mapping[str, FigureText]) -> str:
     """Write the alt texts and descriptions of a page's figures, given by their ids. Fenced code is unchanged.
 
-    The alt text of `![…](figure:ID)` and of the predecessor's `![Figure ID](path)` becomes the description's first
-    sentence. Without a description, it is the caption's, the label, or `Figure`. The description follows the block with
-    the figure's first link, as a block quote `> **Figure description:** …` of one line. The quote is omitted if the alt
-    text, the caption, or the page's own text contains the description.
-    Paragraphs of older versions, `*Figure ID: …*`, are replaced.
+    The alt text of `![…](figure:ID)` becomes the description's first sentence. Without a description, it is the
+    caption's, the label, or `Figure`. The description follows the block with the figure's first link, as a block quote
+    `> **Figure description:** …` of one line. The quote is omitted if the alt text, the caption, or the page's own text
+    contains the description.
     """
     if not figures or "![" not in markdown:
         return markdown
     # Blocks: runs of lines without blank lines and fences.
     runs = [
-        (blank, fenced, [line.text for line in run])
+        (blank, fenced, "\n".join(line.text for line in run))
         for (blank, fenced), run in groupby(markdown_lines(markdown), key=lambda line: (line.blank, bool(line.fence)))
     ]
-    old = tuple(f"*Figure {escape(figure)}: " for figure in figures)
-
-    def is_ours(run: Sequence[str]) -> bool:
-        line = run[0]
-        return len(run) == 1 and (line.startswith(DESCRIPTION) or (line.startswith(old) and line.endswith("*")))
-
-    page = _page_letters("\n".join(run) for _, fenced, run in runs if not (fenced or is_ours(run)))
+    page = _page_letters(text for _, fenced, text in runs if not fenced)
     added = {figure: _added(text.words, text.caption, page) for figure, text in figures.items()}
     alts = {figure: _alt(text, added[figure]) for figure, text in figures.items()}
-    # An alt text without words of a description, such as `Figure`, names no figure.
-    by_alt = {alt: figure for figure, alt in reversed(alts.items()) if added[figure] or figures[figure].caption}
     linked: list[str] = []  # figures of the links in the current block
     seen: set[str] = set()
 
     def change(image: re.Match[str]) -> str:
         figure = target_id(image["target"])
-        if figure is None:  # a link to a file: `Figure ID`, its new alt text, or an older one, `ID: sentence`
-            alt = unescape(image["alt"])
-            legacy = alt.removeprefix(_LEGACY_PREFIX).strip() if alt.startswith(_LEGACY_PREFIX) else ""
-            figure = by_alt.get(alt) or legacy or alt.partition(": ")[0]
-        if figure not in alts:
+        if figure is None or figure not in alts:
             return image[0]
         linked.append(figure)
         return f"![{escape(alts[figure])}]({image['target']})"
 
     out: list[str] = []
-    at = 0
-    while at < len(runs):
-        blank, fenced, run = runs[at]
-        at += 1
+    for at, (blank, fenced, text) in enumerate(runs):
         linked.clear()
-        text = "\n".join(run)
         out.append(text if blank or fenced else IMAGE.sub(change, text))
-        # Descriptions of an earlier pass are replaced.
-        while linked and at + 1 < len(runs) and runs[at][0] and is_ours(runs[at + 1][2]):
-            at += 2
         first = [figure for figure in dict.fromkeys(linked) if figure not in seen]
         seen.update(first)
         shown = [added[figure] for figure in first if added[figure] not in ("", alts[figure])]
         for words in shown:
             out += ["", f"{DESCRIPTION}{escape(words)}"]
-        if shown and at < len(runs) and not runs[at][0]:
+        if shown and at + 1 < len(runs) and not runs[at + 1][0]:
             out.append("")
     return "\n".join(out)
 
