@@ -168,9 +168,9 @@ def test_nothing_active_is_left_in_any_order(parts: list[str]):
 )
 def test_hostile_text_takes_linear_time(unit: str):
     begun = time.process_time()
-    inert_markdown((unit * 30_000)[:30_000])
+    inert_markdown((unit * 10_000)[:10_000])
     inert_markdown((unit * 60_000)[:60_000])  # too long to be parsed
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 2
 
 
 def test_a_page_loses_its_active_content_and_keeps_its_code():

@@ -726,7 +726,6 @@ def test_any_answer_has_a_score_and_places_within_the_page(paper, read, blocks, 
     quality, ledger = scored(paper, answer)
     assert 0 <= quality.score <= 1
     assert all(0 <= value <= 1 for value in quality.parts.values())
-    assert scored(paper, answer) == (quality, ledger)
     what_is_wrong(quality.parts)
     assert ledger is not None
     for share in (ledger.ink, ledger.unread_share, ledger.unsupported_share, ledger.furniture_share):
@@ -1013,7 +1012,7 @@ def stacked(texts: Sequence[str]) -> list[tuple[str, Box]]:
     return [(text, Box(0.1, 0.2 + 0.02 * row, 0.9, 0.215 + 0.02 * row)) for row, text in enumerate(texts)]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_words_of_the_page_cannot_hide_an_invented_sentence(paper, read, seed):
     """A page whose words are few, so that each word of the invented sentence is also elsewhere on it."""
     rng = random.Random(seed)
@@ -1199,7 +1198,7 @@ def test_captions_and_repeated_lines_may_be_anywhere(paper, read):
 
 @pytest.mark.parametrize("verify", ["layer", "ocr"])
 @pytest.mark.parametrize("lost", [None, 12])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_words_that_are_left_over_cannot_hide_a_lost_line(paper, read, verify, lost, seed):
     """Each word of the lost line is also a word of the answer that is misread on the page."""
     rng = random.Random(seed)
