@@ -473,17 +473,6 @@ class PdfFile:
                 self._without_named(objects)
             return self._content(number, loaded, objects, picture)
 
-    def thumbnail(self, number: int, side: int) -> "Image.Image | None":
-        """Return page `number` in grayscale, `side` pixels on its longest side; None if only poppler can read it."""
-        loaded = self._loaded(number)
-        if loaded is None:
-            return None
-        with contextlib.closing(loaded):
-            self._check_size(*loaded.get_size())
-            self._check_images(page_objects(loaded, page_frame(loaded), paths=False).largest_image)
-            image: Image.Image = loaded.render(scale=side / max(loaded.get_size()), grayscale=True).to_pil()
-            return image
-
     def _loaded(self, number: int) -> pypdfium2.PdfPage | None:
         """Return the page in pdfium; None if only poppler can read it. Raises `PageFailure` for a missing page."""
         if not 1 <= number <= self.pages:

@@ -11,7 +11,6 @@ import pypdfium2.raw as pdfium
 
 from llm_ocr.documents.filters import BLANK, FORMS, LANGUAGE, SPAM
 from llm_ocr.documents.images import ImageFile
-from llm_ocr.documents.ink import ink_of
 from llm_ocr.documents.pdf_file import PdfFile
 from llm_ocr.documents.pdf_objects import annotations
 from llm_ocr.errors import PageFailure
@@ -140,8 +139,8 @@ def _is_blank(document: PdfFile | ImageFile) -> bool:
                 pdf = document.opened
                 if pdf is None or _page_text(pdf, number - 1).strip():
                     return False
-                image = document.thumbnail(number, _SIDE)
-                blank = image is not None and ink_of(image).blank
+                drawn = document.page(number, text_layer=False)
+                blank = drawn.evidence.no_ink and not drawn.damage
         except PageFailure:
             return False
         if not blank:
