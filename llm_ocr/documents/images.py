@@ -110,8 +110,12 @@ def grayscale_if_equal(image: "Image.Image") -> "Image.Image":
     return image.getchannel(0)
 
 
-def cropped(image: EncodedImage, boxes: Sequence[Box], image_format: str, quality: int) -> list[EncodedImage]:
-    """Return the parts of a page image under relative boxes, at least one pixel each."""
+def cropped(image: EncodedImage, boxes: Sequence[Box], quality: int) -> list[EncodedImage]:
+    """Return the parts of a page image under relative boxes, at least one pixel each.
+
+    PNG remains PNG, others become JPEG of this quality.
+    """
+    image_format = "png" if image.media_type == "image/png" else "jpeg"
     page = _decoded(image)
     width, height = page.size
     parts = []

@@ -111,8 +111,8 @@ def _edges(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _crop(payload: Mapping[str, Any]) -> dict[str, Any]:
     image = from_wire(EncodedImage, payload["image"])
-    boxes = [Box(*box) for box in payload["boxes"]]
-    return {"crops": [to_wire(crop) for crop in cropped(image, boxes, payload["format"], payload["quality"])]}
+    boxes = [from_wire(Box, box) for box in payload["boxes"]]
+    return {"crops": [to_wire(crop) for crop in cropped(image, boxes, payload["quality"])]}
 
 
 def _change(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -189,19 +189,11 @@ class Renderer:
         undrawn = page.evidence.undrawn if page.evidence else 0.0
         return replace(page, content=replace(content, undrawn=undrawn) if content else None)
 
-    async def crop(
-        self, image: EncodedImage, boxes: Sequence[Box], *, image_format: str = ""
-    ) -> tuple[EncodedImage, ...]:
-        """Return the parts of a page image under relative boxes; an empty `image_format` keeps the page's format."""
+    async def crop(self, image: EncodedImage, boxes: Sequence[Box]) -> tuple[EncodedImage, ...]:
+        """Return the parts of a page image under relative boxes in the same format. Raises `PageFailure`."""
         if not boxes:
             return ()
-        chosen = image_format or ("png" if image.media_type == "image/png" else "jpeg")
-        payload = {
-            "image": to_wire(image),
-            "boxes": [[box.x0, box.y0, box.x1, box.y1] for box in boxes],
-            "format": chosen,
-            "quality": self._options.quality,
-        }
+        payload = {"image": to_wire(image), "boxes": list(map(to_wire, boxes)), "quality": self._options.quality}
         reply = await self._call("crop", payload, "", "figures were not cut out")
         return tuple(from_wire(EncodedImage, crop) for crop in reply["crops"])
 
