@@ -122,14 +122,10 @@ class FdFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        if hasattr(os, "preadv"):
-            count = os.preadv(self._descriptor, [buffer], self._at)
-        else:  # macOS before 11
-            data = os.pread(self._descriptor, len(buffer), self._at)
-            memoryview(buffer)[: len(data)] = data
-            count = len(data)
-        self._at += count
-        return count
+        data = os.pread(self._descriptor, len(buffer), self._at)
+        memoryview(buffer).cast("B")[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
     def close(self) -> None:
         if not self.closed:
