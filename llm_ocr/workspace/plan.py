@@ -153,39 +153,6 @@ def _key(document_id: str, version: str) -> str:
     return f"{document_id}\0{version}"
 
 
-#: Upper limit of bytes of the plan to read, at least one part: about one second of work.
-_MOST_BYTES = 16 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class PageCounts:
-    """Distribution of page counts: number of pages -> number of documents. `documents` of `planned` were sampled."""
-
-    documents: int = 0
-    planned: int = 0
-    pages: Mapping[int, int] = field(default_factory=dict)
-
-
-def pages_of_documents(workspace: Workspace) -> PageCounts:
-    """Return page counts of documents that the plan has counted. A large plan is sampled evenly.
-
-    Raises:
-        WorkspaceError: a part is damaged.
-    """
-    found = [generation for generation in generations(workspace) if generation.kind is Kind.SOURCES]
-    files = [(generation, file) for generation in found for file in generation.parts]
-    every = max(1, -(-sum(file.size for _, file in files) // _MOST_BYTES))
-    if every > 1:
-        files = files[every // 2 :: every] if every < len(files) else files[:1]
-    totals: dict[str, int] = {}
-    for generation, file in files:
-        for unit in units_of(workspace, replace(generation, parts=(file,))):
-            totals.update({part.document_id: part.page_total for part in unit.parts if part.page_total > 0})
-    counts = Counter(totals.values())
-    planned = sum(generation.documents for generation in found)
-    return PageCounts(len(totals), planned, dict(sorted(counts.items())))
-
-
 _MOST_EXAMPLES = 5
 
 

@@ -29,8 +29,8 @@ CHARTS = [
     TimeChart("t", "nothing happened", "pages/s", 0.0, [Layer("a", [0.0])], (), [(0.0, EVIL)]),
     BarChart(EVIL, EVIL, EVIL, [Bar(EVIL, [1.0, 2.0], EVIL, EVIL)], [EVIL, EVIL]),
     BarChart("t", "w", "share", [Bar("a", [0.0, 0.0], "")], ["x", "y"], ["ok", "left"], whole=True),
-    Histogram(EVIL, EVIL, EVIL, EVIL, [0, 5], [EVIL, ""]),
-    Histogram("t", "w", "pages", "score", [0, 0], ["0", "", "1"], edges=True),
+    Histogram(EVIL, EVIL, EVIL, EVIL, [0, 5], [EVIL, "", ""]),
+    Histogram("t", "w", "pages", "score", [0, 0], ["0", "", "1"]),
 ]
 
 

@@ -15,13 +15,11 @@ from llm_ocr.storage.names import split_scheme
 from llm_ocr.workspace import Workspace, library_version
 from llm_ocr.workspace.keys import EXTRACT, stage_keys
 from llm_ocr.workspace.metrics import Series, all_series
-from llm_ocr.workspace.plan import pages_of_documents
 from llm_ocr.workspace.status import run_status
 from llm_ocr.workspace.stored import workspace_options
 from llm_ocr_outputs.report.charts import BarChart, Chart, Report, Section, TimeChart, colour, escaped, plain, svg
 from llm_ocr_outputs.report.sections import (
     cost_section,
-    document_section,
     failure_sections,
     ledger_section,
     money_tile,
@@ -228,7 +226,6 @@ def report_of(workspace: Workspace) -> Report:
         ledger_section(status),
         repair_section(status),
         *time_sections(found),
-        document_section(pages_of_documents(workspace)),
         cost_section(costs, jobs, found),
     ]
     name = next((part for part in reversed(workspace.url.split("/")) if part), workspace.url)

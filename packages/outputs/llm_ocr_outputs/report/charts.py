@@ -132,10 +132,7 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Adjacent columns; `labels` are below their centers, empty ones are omitted.
-
-    With `edges`, there is one more label than columns, and labels are below the boundaries of columns.
-    """
+    """Adjacent columns; `labels` are below their boundaries, one more than columns. Empty ones are omitted."""
 
     title: str
     words: str
@@ -143,7 +140,6 @@ class Histogram:
     along: str  # quantity of the horizontal axis, with its unit
     values: Sequence[float]
     labels: Sequence[str]
-    edges: bool = False
 
 
 Chart = TimeChart | BarChart | Histogram
@@ -289,13 +285,12 @@ def _columns(chart: Histogram) -> Iterator[str]:
     width = (WIDTH - _LEFT - _RIGHT) / max(1, len(chart.values))
     for place, value in enumerate(chart.values):
         x, y = _LEFT + width * place, _y(value, marks[-1])
-        what = "" if chart.edges else f"{chart.labels[place]}: "
         yield (
             f'<rect class="c0" x="{x + 1:.1f}" y="{y:.1f}" width="{max(width - 2, 0.5):.1f}" '
-            f'height="{_TOP + _HEIGHT - y:.1f}"><title>{escaped(what)}{value:,.0f}</title></rect>'
+            f'height="{_TOP + _HEIGHT - y:.1f}"><title>{value:,.0f}</title></rect>'
         )
     for place, label in enumerate(chart.labels):
-        x = _LEFT + width * (place + (0.0 if chart.edges else 0.5))
+        x = _LEFT + width * place
         yield f'<text class="mark mid" x="{x:.1f}" y="{_TOP + _HEIGHT + 18}">{escaped(label)}</text>' if label else ""
     yield _below(chart.along, _TOP + _HEIGHT)
 

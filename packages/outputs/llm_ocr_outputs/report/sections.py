@@ -2,17 +2,15 @@
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from llm_ocr.costs.comparison import DOLLARS, money_text
-from llm_ocr.costs.report import CostReport, Spent, unknown
+from llm_ocr.costs.report import CostReport, Spent, spent_text
 from llm_ocr.results.quality import shown_score
 from llm_ocr.types import Counts, Reason, plural
 from llm_ocr.workspace.metrics import Sample, Series
-from llm_ocr.workspace.plan import PageCounts
 from llm_ocr.workspace.status import RunStatus
-from llm_ocr.workspace.verdict import FULL, Cause, judge, overall
+from llm_ocr.workspace.verdict import Cause, judge, overall
 from llm_ocr_outputs.report.charts import (
     Bar,
     BarChart,
@@ -159,7 +157,7 @@ def quality_section(status: RunStatus) -> Section | None:
     size = len(counts)
     labels = [f"{place / size:g}" if place * 10 % size == 0 else "" for place in range(size + 1)]
     words = f"{plural(total, 'page')} with a score; {below:,} ({share(below, total)}) below 0.5."
-    chart = Histogram("Quality of the pages", words, "pages", "score, 0 worst to 1 best", counts, labels, edges=True)
+    chart = Histogram("Quality of the pages", words, "pages", "score, 0 worst to 1 best", counts, labels)
     sentences = ["The score is an estimate without a reference text. Check the pages with the lowest scores first."]
     worst = [_place(f"{shown_score(page.score)}: ", page.source, page.page, page.wrong) for page in status.worst]
     return Section("Quality", sentences, [chart], worst)
@@ -179,49 +177,18 @@ def ledger_section(status: RunStatus) -> Section | None:
 
 
 def repair_section(status: RunStatus) -> Section | None:
-    """Return the section of repairs with the results of their pages; None without repairs."""
+    """Return the section of repairs; None without repairs."""
     if not status.repairs:
         return None
-    names = ("better", "equal", "earlier result kept", "given up", "not read yet")
-    bars = []
-    for one in status.repairs:
-        left = max(0, one.pages - one.read - one.given_up)
-        bars.append(Bar(f"repair {one.generation:04d}", (one.better, one.equal, one.kept, one.given_up, left), ""))
-    words = "Of each page, the better of the two results counts."
-    chart = BarChart("Pages that were read again", words, "pages", bars, names, ("ok", "c0", "c1", "c8", "left"))
-    return Section("Repairs", [], [chart], [str(one).replace("`", "") for one in status.repairs])
+    sentences = ["Of each page, the better of the two results counts."]
+    return Section("Repairs", sentences, [], [str(one).replace("`", "") for one in status.repairs])
 
 
-def document_section(found: PageCounts) -> Section | None:
-    """Return the section of documents by number of pages; None for fewer than two documents."""
-    if found.documents < 2:
-        return None
-    most, bins, low = max(found.pages), list[tuple[str, int]](), 1
-    while low <= most:  # 1, 2-3, 4-7, and so on, up to the longest document
-        high = 2 * low - 1
-        count = sum(number for size, number in found.pages.items() if low <= size <= high)
-        bins.append((f"{short(low)}-{short(high)}" if high > low else str(low), count))
-        low = high + 1
-    sizes = sorted(found.pages)
-    below = accumulate(found.pages[size] for size in sizes)
-    middle = next((size for size, count in zip(sizes, below, strict=True) if 2 * count >= found.documents), 0)
-    words = f"Half of the documents have at most {plural(middle, 'page')}; the longest has {most:,}."
-    if found.documents < found.planned:
-        words += f" From {found.documents:,} of {found.planned:,} documents."
-    chart = Histogram(
-        "Pages of a document", words, "documents", "pages", [count for _, count in bins], [label for label, _ in bins]
-    )
-    return Section("Documents", (), [chart])
-
-
-# Sections from the workers' time series: throughput, tokens, requests, waits.
+# Sections from the workers' time series: throughput, tokens, requests, limits.
 
 
 #: Upper limit of workers with a color; the others share one.
 _MOST_WORKERS = 7
-#: Upper limit of waits with a bar, and the shortest wait in seconds.
-_MOST_WAITS, _SHORTEST = 6, 2.0
-
 _NOUNS = {"extract": "page", "describe": "figure", "assemble": "page", "fields": "document"}
 #: Stages that may use a model.
 _ASKED = ("extract", "describe", "fields")
@@ -257,7 +224,6 @@ def time_sections(found: Sequence[Series]) -> Iterator[Section]:
     if any(sample.window is not None for series in found for sample in series.samples):
         yield _requests(line, found, pauses)
     yield from _limits(found)
-    yield _waits(found)
 
 
 def _limits(found: Sequence[Series]) -> Iterator[Section]:
@@ -328,111 +294,25 @@ def _requests(line: Timeline, found: Sequence[Series], pauses: Pauses) -> Sectio
     )
     layers = [Layer(name, levels(line, asked, value)) for name, value in shown.items()]
     window = Layer("window: maximum of concurrent requests", levels(line, asked, lambda sample: sample.window))
-    full, seconds = _sums(asked).get("full", 0.0), sum(series.seconds for series in asked)
     words = (
-        f"The window was full for {span(full)} of {span(seconds)} with requests. With a full window, the server limits "
-        "the speed. With an empty window, the preparation of pages limits the speed, or the run ends."
+        "With a full window, the server limits the speed. With an empty window, the preparation of pages limits the "
+        "speed, or the run ends."
     ) + (" The gauges of the servers give the running share of the requests." if gauges else "")
-    charts = [TimeChart("Requests at the servers", words, "requests", line.seconds, layers, [window], pauses)]
-    prepared = [value / 1e6 for value in levels(line, asked, lambda sample: sample.bytes_waiting)]
-    if any(prepared):
-        words = f"Rendered pages that wait for the window: at most {short(max(prepared))} MB over all workers."
-        layer = Layer("prepared", prepared)
-        charts.append(TimeChart("Prepared pages before sending", words, "MB", line.seconds, [layer], (), pauses))
-    sentences = []
-    if again := sum(sample.retries for series in asked for sample in series.samples):
-        words = (
-            f"{plural(again, 'request')} refused (429, 503) or lost, and sent again, without an attempt for the page."
-        )
-        layer = Layer("sent again", [60 * value for value in rates(line, asked, lambda sample: sample.retries)])
-        charts.append(TimeChart("Repeated requests", words, "requests/min", line.seconds, [layer], (), pauses))
-    else:
-        sentences.append("No request was refused or lost.")
+    chart = TimeChart("Requests at the servers", words, "requests", line.seconds, layers, [window], pauses)
+    again = sum(sample.retries for series in asked for sample in series.samples)
+    sentences = ["No request was refused or lost."]
+    if again:
+        sent = "refused (429, 503) or lost, and sent again, without an attempt for the page."
+        sentences = [f"{plural(again, 'request')} {sent}"]
     restarts = sum(sample.restarts for series in asked for sample in series.samples)
     sentences += [f"Servers were restarted {plural(restarts, 'time')}."] if restarts else []
-    return Section("Requests", sentences, charts)
+    return Section("Requests", sentences, [chart])
 
 
 def _running(sample: Sample) -> float:
     """Return the worker's own running requests: its share of a server's gauges, which cover all workers."""
     running, waiting = sample.running or 0.0, sample.waiting or 0.0
     return (sample.in_flight or 0.0) * (running / (running + waiting) if waiting else 1.0)
-
-
-_KINDS = {
-    "starting": "until the first page",
-    "gone": "no server ready",
-    "full": "window full: limited by the server",
-    "short": "window not full: limited by preparation, or end of the run",
-    "idle": "no requests",
-    "working": "reading",
-}
-
-
-def _waits(found: Sequence[Series]) -> Section:
-    stages = [stage for stage in _ASKED if any(series.stage == stage for series in found)]
-    sums = {stage: _sums(series for series in found if series.stage == stage) for stage in stages}
-    kinds = [kind for kind in _KINDS if any(seconds.get(kind) for seconds in sums.values())]
-    totals = {stage: sum(sums[stage].values()) or 1.0 for stage in stages}
-    bars = [Bar(stage, [sums[stage].get(kind, 0.0) / totals[stage] for kind in kinds], "") for stage in stages]
-    words = "; ".join(
-        f"{stage}: " + ", ".join(f"{span(sums[stage][kind])} {_KINDS[kind]}" for kind in kinds if sums[stage].get(kind))
-        for stage in stages
-    )
-    colours = {"starting": "c1", "gone": "c5", "full": "c0", "short": "c4", "idle": "c8", "working": "c0"}
-    where = BarChart(
-        "Time of the workers",
-        f"{words}.",
-        "share of the time of all workers",
-        bars,
-        [_KINDS[kind] for kind in kinds],
-        [colours[kind] for kind in kinds],
-        whole=True,
-    )
-    read = [series for series in found if series.stage in _ASKED]
-    waits = sorted((wait for series in read for wait in _gaps(series)), reverse=True)
-    longest = BarChart(
-        "The longest waits",
-        "Periods without a finished page or figure of a worker, also during one long page.",
-        "seconds",
-        [Bar(label, [seconds], span(seconds), about) for seconds, label, about in waits[:_MOST_WAITS] if seconds > 0],
-    )
-    return Section("Waits", (), [chart for chart in (where, longest) if chart.bars])
-
-
-def _sums(found: Iterable[Series]) -> dict[str, float]:
-    """Return seconds by the worker's activity."""
-    sums: dict[str, float] = {}
-    for series in found:
-        since = 0.0
-        for sample in series.samples:
-            kind = "starting" if series.first is None or since + sample.seconds <= series.first else _kind(sample)
-            sums[kind] = sums.get(kind, 0.0) + sample.seconds
-            since += sample.seconds
-    return sums
-
-
-def _kind(sample: Sample) -> str:
-    if sample.window is None or sample.in_flight is None:
-        return "working"
-    if sample.servers is not None and sample.servers < 0.5:
-        return "gone"
-    if sample.in_flight <= 0.05:
-        return "idle"
-    return "full" if sample.in_flight >= FULL * sample.window else "short"
-
-
-def _gaps(series: Series) -> Iterator[tuple[float, str, str]]:
-    """Yield each time without a finished page or figure: seconds, a short label, and a full description."""
-    name, since, begun, seen = _label(series), 0.0, 0.0, False
-    noun = _NOUNS.get(series.stage, "page")
-    for sample in (*series.samples, Sample(0.0, ok=1)):
-        if sample.items and since - begun >= _SHORTEST:
-            when = f"after {span(begun)}" if seen else f"until the first {noun}"
-            yield since - begun, f"{series.stage}, {when}", f"{series.stage} by {name}, {when}"
-        since += sample.seconds
-        if sample.items:
-            begun, seen = since, True
 
 
 def _label(series: Series) -> str:
@@ -443,10 +323,6 @@ def _label(series: Series) -> str:
 # Section on costs.
 
 
-#: Upper limit of jobs with a bar; the others share one.
-_MOST_JOBS = 20
-
-
 def money_tile(costs: CostReport) -> Iterator[Tile]:
     """Yield the tile of the total in dollars; nothing without a known price."""
     known = [cost for cost in (costs.jobs.get(DOLLARS), costs.hours, costs.tokens) if cost is not None]
@@ -455,36 +331,16 @@ def money_tile(costs: CostReport) -> Iterator[Tile]:
 
 
 def cost_section(costs: CostReport, jobs: Sequence[Spent], found: Sequence[Series]) -> Section:
-    """Return the section of cost by job and stage, and the start-up share of the paid time."""
-    sentences = []
-    if costs.tokens is None and costs.hours is None and not costs.jobs:
-        sentences.append("No price is known: neither of tokens, nor of machines, nor of jobs of a platform.")
-    if missing := unknown(jobs):
-        submissions = plural(len(jobs), "submission")
-        sentences.append(f"The cost of {missing} of {submissions} is unknown and not included in the sums.")
+    """Return the section of what is known to be paid, and the start-up share of the time."""
     sums = {"tokens": costs.tokens, "machine hours": costs.hours, "jobs": costs.jobs.get(DOLLARS)}
-    bars = [Bar(name, [value], money_text(value)) for name, value in sums.items() if value is not None]
-    by_kind = BarChart("Cost by kind", "; ".join(f"{bar.label} {bar.text}" for bar in bars) + ".", "US dollars", bars)
-    charts = [chart for chart in (by_kind, _by_job(jobs), _starting(costs, found)) if chart.bars]
-    return Section("Cost", sentences, charts)
-
-
-def _by_job(jobs: Sequence[Spent]) -> BarChart:
-    priced = sorted((job for job in jobs if job.cost and job.currency == DOLLARS), key=lambda job: -(job.cost or 0.0))
-    bars = [
-        Bar(f"{job.submission} on {job.hardware}", [job.cost or 0.0], money_text(job.cost or 0.0), _about(job))
-        for job in priced[:_MOST_JOBS]
-    ]
-    if rest := sum(job.cost or 0.0 for job in priced[_MOST_JOBS:]):
-        bars.append(Bar(f"{len(priced) - _MOST_JOBS:,} others", [rest], money_text(rest)))
-    words = f"{plural(len(priced), 'job')} with a known cost, the most expensive first."
-    return BarChart("Cost by job", words, "US dollars", bars)
-
-
-def _about(job: Spent) -> str:
-    machines = "" if job.machines is None else f", {plural(job.machines, 'machine')}"
-    billed = "" if job.seconds is None else f", {span(job.seconds)} billed"
-    return f"{job.launch} {job.submission} on {job.platform}:{job.hardware}{machines}{billed}"
+    paid = "; ".join(f"{name} {money_text(value)}" for name, value in sums.items() if value is not None)
+    sentences = [f"Paid: {paid}."] if paid else []
+    if text := spent_text(jobs):
+        sentences.append(f"{text[0].upper()}{text[1:]}.")
+    if not (paid or costs.jobs):
+        sentences.append("No price is known: neither of tokens, nor of machines, nor of jobs of a platform.")
+    starting = _starting(costs, found)
+    return Section("Cost", sentences, [starting] if starting.bars else [])
 
 
 def _starting(costs: CostReport, found: Sequence[Series]) -> BarChart:
