@@ -335,8 +335,7 @@ def _bought(settings: EstimateSettings, pages: _Pages) -> tuple[str, list[Option
     return words, at_providers(tokens) + at_providers(mine, own)
 
 
-# Calibration: a random sample of pages is read by the real engine for about a minute. The pages are read and written as
-# by Extract, into a temporary folder.
+# Calibration: a random sample of pages is read by the real engine for about a minute, as by Extract. Nothing is kept.
 
 
 #: Largest share of the sample that is read before the clock starts, so that one-time loading is not measured.
@@ -419,9 +418,9 @@ class _Calibrating(Silent):
         self._pages: list[SampledPage] = []
         self._under_way = 0
         self._freed = asyncio.Event()
-        self._unwritten: list[PageRecord] = []
+        self._unpacked: list[PageRecord] = []
         self._stored = 0  # bytes of the Parquet files
-        self._writing = asyncio.Lock()
+        self._packing = asyncio.Lock()
 
     def measure(self, load: Callable[[], Load]) -> None:
         self._load = load
@@ -435,12 +434,10 @@ class _Calibrating(Silent):
             warm = max(1, min(round(_WARM * len(sample)), cores() if self._chosen.engine == EMBEDDED else 1))
         self._progress.begin("calibrate", len(sample), Counts())
         try:
-            with tempfile.TemporaryDirectory(prefix="llm-ocr-calibrate-") as folder:
-                file = Path(folder, "pages.parquet")
-                await self._read_all(sample[:warm], file, until=None)
-                self._clock = time.monotonic()
-                await self._read_all(sample[warm:], file, until=self._clock + self._settings.calibrate_seconds)
-                await self._write(file)
+            await self._read_all(sample[:warm], until=None)
+            self._clock = time.monotonic()
+            await self._read_all(sample[warm:], until=self._clock + self._settings.calibrate_seconds)
+            await self._pack()
         finally:
             await self._session.close()
         self._progress.end()
@@ -453,7 +450,7 @@ class _Calibrating(Silent):
             self._settings.seed,
         )
 
-    async def _read_all(self, pages: Sequence[DocumentPart], file: Path, until: float | None) -> None:
+    async def _read_all(self, pages: Sequence[DocumentPart], until: float | None) -> None:
         """Read pages concurrently. After `until`, no page is begun, and pages in progress are finished."""
         async with asyncio.TaskGroup() as tasks:
             for page in pages:
@@ -463,9 +460,9 @@ class _Calibrating(Silent):
                 if until is not None and time.monotonic() >= until:
                     break
                 self._under_way += 1
-                tasks.create_task(self._read(page, file))
+                tasks.create_task(self._read(page))
 
-    async def _read(self, page: DocumentPart, file: Path) -> None:
+    async def _read(self, page: DocumentPart) -> None:
         async def finished(position: int, record: PageRecord) -> None:
             ended = -1.0 if self._clock is None else time.monotonic() - self._clock
             images = len(record.image.data) if record.image else 0
@@ -473,9 +470,9 @@ class _Calibrating(Silent):
             gain = gain_probability(record) if self._chosen.engine == EMBEDDED and record.page_number else 0.0
             self._pages.append(SampledPage(ended, record.tokens_in, record.tokens_out, images, record.status, gain))
             self._progress.count(record.status)
-            self._unwritten.append(record)
-            if len(self._unwritten) >= (self._settings.pages_per_unit or pages_per_unit(self._chosen.engine)):
-                await self._write(file)
+            self._unpacked.append(record)
+            if len(self._unpacked) >= (self._settings.pages_per_unit or pages_per_unit(self._chosen.engine)):
+                await self._pack()
 
         try:
             if page.estimate:  # of a document that was not counted: a random page of it
@@ -491,20 +488,14 @@ class _Calibrating(Silent):
             self._under_way -= 1
             self._freed.set()
 
-    async def _write(self, file: Path) -> None:
-        """Write the rows of finished pages in a Parquet file of the size of a unit, and add its bytes."""
+    async def _pack(self) -> None:
+        """Add the bytes of a Parquet file, of the size of a unit, with the rows of finished pages."""
         from llm_ocr.results.schema import pages_to_parquet
 
-        def write() -> int:
-            file.write_bytes(pages_to_parquet(rows))
-            size = file.stat().st_size
-            file.unlink()  # a long calibration must not fill the disk
-            return size
-
-        rows, self._unwritten = self._unwritten, []
-        async with self._writing:
+        rows, self._unpacked = self._unpacked, []
+        async with self._packing:
             if rows:
-                self._stored += await asyncio.to_thread(write)
+                self._stored += len(await asyncio.to_thread(pages_to_parquet, rows))
 
     def _parallel(self) -> int:
         """Return the number of pages that the engine processes concurrently."""
@@ -518,9 +509,7 @@ def _where(chosen: ExtractSettings) -> str:
     """Return `this machine (4 cores)` or `the server at gpu:8000`, without secrets of the URL."""
     if chosen.engine == SERVER:
         named = [urlsplit(url if "//" in url else f"//{url}") for url in chosen.server_url]
-        hosts = ", ".join(
-            f"{server.hostname}:{server.port}" if server.port else str(server.hostname) for server in named
-        )
+        hosts = ", ".join(server.netloc.rpartition("@")[2] for server in named)
         return f"the server at {hosts}" if len(named) == 1 else f"the servers at {hosts}"
     own = f"this machine ({cores()} cores)"
     return own if chosen.engine == EMBEDDED else f"vLLM on {own}"
