@@ -27,7 +27,7 @@ FROM_AN_INDEX = re.compile(
 
 def suggestions(text: str) -> list[str]:
     """The lines that suggest such a source."""
-    return [line for line in text.splitlines() if FROM_AN_INDEX.search(line)]
+    return [line for line in text.splitlines() if "llm" in line and FROM_AN_INDEX.search(line)]
 
 
 def files(repository: Path) -> list[Path]:

@@ -138,22 +138,25 @@ def test_a_text_layer_that_lies_is_named(debug, sign, tmp_path):
     assert values_of(done, "block")[0].endswith('"Opening hours 9 to 17"')
 
 
-def test_a_blank_page_has_no_blocks(debug, tmp_path):
-    (tmp_path / "blank.pdf").write_bytes(text_pdf([""]))
-    done = debug("blank.pdf")
+def test_a_blank_page_has_no_blocks_and_its_name_steers_nothing(debug, tmp_path):
+    (tmp_path / "a\x1b[2Jb\n.pdf").write_bytes(text_pdf([""]))
+    done = debug("a\x1b[2Jb\n.pdf")
     assert values_of(done, "text source") == ["nothing: the image has no ink; the page has no text layer"]
     assert values_of(done, "block") == ["none: the page is blank"]
+    assert "\x1b" not in done.stdout
+    assert done.stdout.splitlines()[0] == "a\\x1b[2Jb\\n.pdf, page 1 of 1: ok"
 
 
-def test_an_image_that_is_there_is_not_replaced(debug, sign, tmp_path):
-    there = tmp_path / "sign-p0001.png"
+def test_an_image_that_is_there_is_not_replaced(debug, tmp_path):
+    (tmp_path / "blank.pdf").write_bytes(text_pdf([""]))
+    there = tmp_path / "blank-p0001.png"
     there.write_text("mine")
-    refused = debug("sign.png")
+    refused = debug("blank.pdf")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "sign-p0001.png already exists" in refused.stderr
+    assert "blank-p0001.png already exists" in refused.stderr
     assert "--overwrite" in refused.stderr
     assert there.read_text() == "mine"
-    assert debug("sign.png", "--overwrite", "--quiet").stdout == "Blocks in reading order: sign-p0001.png\n"
+    assert debug("blank.pdf", "--overwrite", "--quiet").stdout == "Blocks in reading order: blank-p0001.png\n"
     with Image.open(there) as overlay:
         assert overlay.format == "PNG"
 
@@ -176,15 +179,6 @@ def test_what_cannot_be_read_is_an_error_that_names_it(debug, sign, tmp_path):
         assert words in done.stderr, done.stderr
     assert not list(tmp_path.glob("*-p*.png"))
     assert debug("locked.pdf", "--password", "secret").returncode == 0
-
-
-def test_the_names_of_files_and_texts_cannot_steer_the_terminal(debug, sign, tmp_path):
-    name = "a\x1b[2Jb\n.png"
-    sign.rename(tmp_path / name)
-    done = debug(name)
-    assert done.returncode == 0
-    assert "\x1b" not in done.stdout
-    assert done.stdout.splitlines()[0] == "a\\x1b[2Jb\\n.png, page 1 of 1: ok"
 
 
 def test_debug_log_has_decisions_without_page_text(llm_ocr, tmp_path):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from llm_ocr.cli import main
@@ -36,12 +36,14 @@ def test_what_was_not_typed_is_not_there():
     assert parsed("run") == Flags({}, {})
 
 
+@settings(max_examples=20)  # each builds the parser of all flags
 @given(st.lists(st.text(min_size=1, max_size=20), max_size=4))
 @example(["--", "-w", "--pages=3", "@file", "a b", "-1", "[x],y", ""])
 def test_any_name_after_two_dashes_arrives_unchanged(names):
     assert parsed("run", "-w", "W", "--", *names).values.get("sources", []) == names
 
 
+@settings(max_examples=20)
 @given(st.lists(st.text(min_size=1, max_size=20).filter(lambda name: not name.startswith("-")), max_size=4))
 @example(["a,b.pdf", "[1].pdf", "a = b", "@list", "日本.pdf", "caf\udce9.pdf", "{x}"])
 def test_any_name_without_a_leading_dash_arrives_unchanged(names):

@@ -290,30 +290,15 @@ def test_every_character_is_in_a_passage_in_order_and_once(pages, limits):
 
 
 @given(PAGES, LIMITS)
-def test_only_a_word_or_row_makes_a_passage_exceed_the_limit(pages, limits):
-    for chunk in chunks(*rows_of(pages), size=limits[0], overlap=limits[1]):
+def test_passages_keep_limits_table_rows_and_ids(pages, limits):
+    found, again = (chunks(*rows_of(pages), size=limits[0], overlap=limits[1]) for _ in range(2))
+    assert found == again and len({chunk.id for chunk in found}) == len(found)
+    for chunk in found:
         assert chunk.size == len(chunk.text)
-        if chunk.size > limits[0]:
-            assert is_one_thing(chunk.text)
-
-
-@given(PAGES, LIMITS)
-def test_every_row_of_a_table_is_in_a_passage_in_order(pages, limits):
-    wanted = [
-        line
-        for blocks in pages for one in blocks if one.kind is BlockKind.TABLE
-        for line in one.text.split("\n")[2:]
-    ]  # fmt: skip
-    found = chunks(*rows_of(pages), size=limits[0], overlap=limits[1])
+        assert chunk.size <= limits[0] or is_one_thing(chunk.text)
+    tables = [one.text for blocks in pages for one in blocks if one.kind is BlockKind.TABLE]
     lines = [line for chunk in found for line in chunk.text.split("\n") if line.startswith("| row")]
-    assert lines == wanted
-
-
-@given(PAGES, LIMITS)
-def test_same_rows_give_the_same_passages_with_unique_ids(pages, limits):
-    first, second = (chunks(*rows_of(pages), size=limits[0], overlap=limits[1]) for _ in range(2))
-    assert first == second
-    assert len({chunk.id for chunk in first}) == len(first)
+    assert lines == [line for table in tables for line in table.split("\n")[2:]]
 
 
 @given(PAGES, st.integers(12, 60))

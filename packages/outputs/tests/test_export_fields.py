@@ -23,20 +23,27 @@ SCHEMA = {
         "words": {"type": "array", "items": {"type": "string"}},
     },
 }
-ANSWER = {
-    "title": {"quote": "Page 1 of", "value": "=1+1"},
-    "pages": {"quote": "not there", "value": -3},
-    "by": {"name": {"quote": "", "value": None}},
-    "words": [{"quote": "Page 2", "value": "Page, 2"}],
+#: An answer for each page, which is a passage of its own.
+ANSWERS = {
+    "[page 1]": {
+        "title": {"quote": "Page 1 of", "value": "=1+1"},
+        "pages": {"quote": "not there", "value": -3},
+        "by": {"name": {"quote": "", "value": None}},
+    },
+    "[page 2]": {
+        "title": {"quote": "Page 2 of", "value": "Page 2"},
+        "words": [{"quote": "Page 2", "value": "Page, 2"}],
+    },
 }
 
 
 @pytest.fixture
 def found(workspace, tmp_path):
     """The workspace with the fields of its documents."""
-    (tmp_path / "forced.json").write_text(json.dumps({"[page": json.dumps(ANSWER)}))
+    forced = {page: json.dumps(answer) for page, answer in ANSWERS.items()} | {"[page 3]": "{}"}
+    (tmp_path / "forced.json").write_text(json.dumps(forced))
     with running(forced=tmp_path / "forced.json", served_model_name="qwen3-vl-8b", preset="h100", speed=50) as server:
-        llm_ocr.fields(workspace=workspace, schema=SCHEMA, server_url=server.url, progress=None)
+        llm_ocr.fields(workspace=workspace, schema=SCHEMA, server_url=server.url, passage_tokens=10, progress=None)
     return workspace
 
 
@@ -57,6 +64,7 @@ def test_all_three_forms_have_every_document(found, tmp_path):
     assert [row["document_id"] for row in rows] == [one["document_id"] for one in documents]
     assert [json.loads(row["values"]) for row in rows] == [one["values"] for one in documents]
     assert json.loads(rows[0]["fields"][2]["value"]) == "Page, 2"
+    assert [json.loads(other["value"]) for other in rows[0]["fields"][0]["others"]] == ["Page 2"]
     wide = list(csv.DictReader(cells.open(encoding="utf-8", newline="")))
     assert list(wide[0]) == [
         *("document_id", "source", "status", "reason", "not_quoted", "title", "pages", "by.name", "words")
@@ -77,24 +85,6 @@ def test_no_cell_of_the_csv_begins_like_a_formula(begin):
     head, row = csv.reader(io.StringIO(data, newline=""))
     assert not any(cell.startswith(begin) for cell in (*head, *row))
     assert row[-2] == f"'{values[f'{begin}a']}" and head[-2:] == [f"'{begin}a", "value.status"]
-
-
-def test_the_parquet_form_has_other_values_too(found, tmp_path):
-    long = {"title": {"quote": "Page {n} of", "value": "Page {n}"}}
-    answers = {f"[page {n}]": json.dumps(long).replace("{n}", str(n)) for n in (1, 2, 3)}
-    (tmp_path / "forced.json").write_text(json.dumps(answers))
-    with running(forced=tmp_path / "forced.json", served_model_name="qwen3-vl-8b", preset="h100", speed=50) as server:
-        schema = {"type": "object", "properties": {"title": {"type": "string"}}}
-        llm_ocr.fields(workspace=found, schema=schema, server_url=server.url, passage_tokens=10, progress=None)
-    llm_ocr.export(workspace=found, output=tmp_path / "o", format="fields", progress=None)
-    (lines,), (table,) = ((tmp_path / "o/fields").glob(f"*.{kind}") for kind in ("jsonl", "parquet"))
-    expected = [one["fields"] for one in map(json.loads, lines.open())]
-    found = pyarrow.parquet.read_table(table).to_pylist()
-    others = [[other["value"] for one in row["fields"] for other in one["others"]] for row in found]
-    assert others == [
-        [json.dumps(other["value"]) for one in fields for other in one.get("others", ())] for fields in expected
-    ]
-    assert others[0]
 
 
 def test_fields_that_are_not_finished_are_not_exported(workspace, tmp_path):

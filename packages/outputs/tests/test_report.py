@@ -125,7 +125,7 @@ def test_wrong_places_are_said(tmp_path):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """Three workers that share the units of a folder and one server."""
+    """Two workers that share the units of a folder and one server."""
     folder = tmp_path_factory.mktemp("report")
     for number in range(4):
         (folder / f"{number}.pdf").write_bytes(text_pdf(*good_pages(str(number), 3)))
@@ -133,9 +133,9 @@ def served(tmp_path_factory):
     workspace = folder / "w"
     llm_ocr.plan(folder, workspace=workspace, pages_per_unit=3)
     with simulated(preset="h100", speed=10, mean_tokens=300) as server:
-        flags = ("--server-url", server.url, "--shard-count", "3", "--render-workers", "1", "--image-size", "256")
+        flags = ("--server-url", server.url, "--shard-count", "2", "--render-workers", "1", "--image-size", "256")
         prices = ("--price-in", "1", "--price-out", "2", "--max-failed-rate", "1", "--batch-id", "march")
-        for index in range(3):
+        for index in range(2):
             with mock.patch("socket.gethostname", lambda index=index: f"host-{index}"):
                 words = ("extract", "-w", workspace, "--shard-index", str(index), *flags, *prices)
                 ended = running.cli(*words, cwd=folder)
@@ -150,7 +150,7 @@ def test_report_covers_all_workers_and_series_match_markers(served, tmp_path):
     assert pages.failed == 1
     assert f"{pages.ok:,}  ok" in words
     assert "Describe has not started." in words
-    assert f"{pages.expected} pages by 3 workers" in words
+    assert f"{pages.expected} pages by 2 workers" in words
     for title in ("Tokens per second", "Requests at the servers", "Cost"):
         assert title in words
     assert "deepseek-ai/DeepSeek-OCR" in words and "march" in words
