@@ -212,12 +212,10 @@ _HELD = 1_000_000
 _FILE = 100_000
 #: Upper limit of pages of a term; more frequent terms carry no information.
 MOST = 200_000
-#: First terms per file of the directory.
-_DIRECTORY = 4_000
 
 
 class SearchIndex:
-    """Search index: takes pages by ascending number, then writes the files `terms/<n>` and `directory/<n>`."""
+    """Search index: takes pages by ascending number, then writes the files `terms/<n>` and `directory`."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -238,19 +236,15 @@ class SearchIndex:
         if self._count >= _HELD:
             self._lay_down()
 
-    def write(self, folder: Path) -> tuple[int, int]:
-        """Write all files; return the number of term files, and of directory files."""
+    def write(self, folder: Path) -> int:
+        """Write all files; return the number of term files."""
         self._lay_down()
         firsts: list[str] = []
-        number = 0
         for chunk in _by_size(self._entries()):
+            write_data(folder, f"terms/{len(firsts)}", chunk)
             firsts.append(chunk[0][0])
-            write_data(folder, f"terms/{number}", chunk)
-            number += 1
-        directories = [firsts[at : at + _DIRECTORY] for at in range(0, len(firsts), _DIRECTORY)]
-        for at, part in enumerate(directories):
-            write_data(folder, f"directory/{at}", part)
-        return number, len(directories)
+        write_data(folder, "directory", firsts)
+        return len(firsts)
 
     def _lay_down(self) -> None:
         rows = ((term, self._parts, " ".join(map(str, self._held[term]))) for term in sorted(self._held))

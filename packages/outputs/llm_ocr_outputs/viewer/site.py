@@ -162,7 +162,7 @@ class SiteWriter:
         for number, chunk in enumerate(_chunks(self._catalogue.documents(), DOCUMENTS)):
             write_data(self._data, f"documents/{number}", chunk)
             documents += len(chunk)
-        terms, directories = self._index.write(self._data)
+        terms = self._index.write(self._data)
         *counts, scored = self._catalogue.counts()
         return {
             "counts": counts,
@@ -173,7 +173,7 @@ class SiteWriter:
             "scored": scored > 0,
             "unbalanced": self._unbalanced,
             "sizes": {"rows": ROWS, "documents": DOCUMENTS, "pages": PAGES, "images": IMAGES, "buckets": buckets},
-            "search": {"terms": terms, "directories": directories},
+            "search": {"terms": terms},
             "compares": self._compares,
         }
 

@@ -64,12 +64,8 @@ const Search = (() => {
   async function find(query) {
     const words = [...new Set(terms(query))];
     if (!words.length) return null;
-    const { terms: files, directories } = Site.facts.search;
-    if (!files) return new Set();
-    if (!firsts) {
-      const parts = await Promise.all(Array.from({ length: directories }, (_, at) => Data.load(`directory/${at}`)));
-      firsts = parts.flat();
-    }
+    if (!Site.facts.search.terms) return new Set();
+    firsts ??= await Data.load("directory");
     const sets = await Promise.all(
       words.map((word) => pagesWith(word, IS_UNSPACED.test(word) ? [...word].length === 1 : word.length > 2)),
     );
