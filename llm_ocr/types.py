@@ -11,8 +11,6 @@ from dataclasses import astuple, dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
-# Rectangles.
-
 
 @dataclass(frozen=True, slots=True)
 class Box:
@@ -86,9 +84,6 @@ class Box:
             min(max(xs[1], 0.0), width),
             min(max(ys[1], 0.0), height),
         )
-
-
-# Outcomes, and kinds of blocks.
 
 
 class Status(StrEnum):
@@ -170,9 +165,6 @@ HTML_ELEMENTS = frozenset(
 
 #: Kept in the layout, excluded from the Markdown body.
 FURNITURE = frozenset({BlockKind.HEADER, BlockKind.FOOTER, BlockKind.PAGE_NUMBER})
-
-
-# Input of readers: page image and contents of a PDF page.
 
 
 _SHOWN_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
@@ -415,9 +407,6 @@ class Page:
         return self.evidence.invisible if self.evidence else 0
 
 
-# Results of a page and of a figure.
-
-
 @dataclass(frozen=True, slots=True)
 class Block:
     """Part of a page in reading order. `box` is relative; `text` is Markdown (tables: pipe table or HTML)."""
@@ -637,9 +626,6 @@ class FieldsRecord:
     tokens_in: int = 0
     tokens_out: int = 0
     seconds: float = 0.0
-
-
-# Units, their document parts, and ids.
 
 
 #: Dataset indices reserved for a document that is counted only when it is read. The next document follows them.

@@ -293,9 +293,6 @@ def _waiting(counts: Counts, *, estimated: bool = False) -> str:
     return f", {number} not done yet" if waiting > 0 else ""
 
 
-# The commands status, export, and estimate.
-
-
 #: Seconds between two snapshots with --watch.
 EVERY = 5.0
 

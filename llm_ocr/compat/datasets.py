@@ -342,9 +342,6 @@ class _Parquet:
         self._file.close(force=True)
 
 
-# Check that a command's input is a dataset of the predecessor, and that a workspace can import it.
-
-
 _ANOTHER = "Set another `workspace` for it."
 
 

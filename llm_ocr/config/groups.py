@@ -509,9 +509,6 @@ class AssembleGroup(Group):
     )
 
 
-# Settings of models and of their servers.
-
-
 PRICE = Annotated[float, Field(ge=0.0)]
 TEMPERATURE = Annotated[float, Field(ge=0.0, le=2.0)]
 #: Names without commas: one name per flag, or several names separated by commas.
@@ -729,9 +726,6 @@ class FieldsGroup(Group):
     passage_tokens: COUNT = setting(
         8000, "Maximum tokens of text per request; longer documents are read in passages of whole pages"
     )
-
-
-# Settings of reading pages by regions.
 
 
 #: `cpu`, `cuda`, or a numbered device: `cuda:1`.

@@ -64,8 +64,6 @@ from llm_ocr.config.launch_groups import (
 )
 from llm_ocr.plugins import EXPORTS
 
-# Settings of the commands that process finished results.
-
 
 class ExportSettings(OwnWorkspaceSettings, RemoteSettings, ConfinementSettings):
     """llm-ocr export: convert results to other formats."""
@@ -530,9 +528,6 @@ PipelineCommand = (
     | RepairSettings
     | CleanSettings
 )
-
-
-# Settings of a serverless worker: those of Extract, and limits of a reply.
 
 
 #: Value that means no workspace.

@@ -28,9 +28,6 @@ from llm_ocr.errors import UsageError
 from llm_ocr.models.registry import find_profile
 from llm_ocr.types import Status, plural
 
-# Tables as text, Markdown, and HTML.
-
-
 Row = Sequence[str]
 #: Head and rows.
 Table = tuple[Row, Sequence[Row]]
@@ -114,9 +111,6 @@ def time_span(span: Span) -> str:
 def share_text(share: float | None) -> str:
     """Return `13 %`, or `-`."""
     return "-" if share is None else f"{100 * share:.0f} %"
-
-
-# Options for reading pages: for terminals, notebooks, and programs.
 
 
 _RATES = (
@@ -233,9 +227,6 @@ class Comparison(Tables):
 
     def __str__(self) -> str:
         return self._text(f"{plural(self.left_out, 'more option')}: add `all_options`" if self.left_out else "")
-
-
-# The same pages on every machine with a price, and at every provider: one table, the cheapest first.
 
 
 #: Tokens of a page: of the answer without a measurement, and the maximum of either kind.
@@ -369,9 +360,6 @@ def cheapest_first(options: Sequence[Option]) -> tuple[Option, ...]:
         return option.cost is None, seconds if option.cost is None else option.cost.likely, option.name
 
     return tuple(sorted(options, key=rank))
-
-
-# Estimates by a sample that the real engine read on this machine.
 
 
 #: Minimum relative errors of a mean, for samples of any uniformity. Time: the speed of a machine varies. Tokens: models

@@ -125,9 +125,6 @@ def spent_text(found: Sequence[Spent]) -> str:
     return "; ".join(parts)
 
 
-# Time and cost of the same pages on other hardware.
-
-
 #: Pages for which the cost without start-up is shown.
 _PROJECTED = (1_000, 10_000, 100_000)
 _STAGES = ("extract", "describe", "assemble", "fields")
@@ -203,9 +200,6 @@ def other_machines(
         per_thousand = work * (price * 1000 / pages)
         found.append(WhatIf(machine.label, rate, billing / 3600, cost, per_thousand, scaled, words))
     return tuple(sorted(found, key=lambda option: option.cost.likely))
-
-
-# Costs of a run from its own record: throughput, money per 1,000 pages, start-up, and other hardware.
 
 
 #: Maximum number of cheaper machines shown.

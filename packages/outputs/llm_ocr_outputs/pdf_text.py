@@ -139,9 +139,6 @@ def _visual(text: str) -> str:
 _MIRRORED = str.maketrans("()[]{}<>«»‹›", ")(][}{><»«›‹")
 
 
-# The text of documents.
-
-
 #: TrueType font whose glyphs 0 and 1 are a box of one em (1000 units).
 _FONT = Path(__file__).with_name("box.ttf").read_bytes()
 #: Its descriptor, the font of its glyphs, and that of the codes; streams and references are added.
@@ -303,9 +300,6 @@ def _plain(text: str) -> str:
 def _picture(page: pypdfium2.PdfPage) -> tuple[tuple[int, ...], bytes]:
     pixels = page.render(scale=_COMPARED / 72).to_numpy()
     return pixels.shape, pixels.tobytes()
-
-
-# Documents.
 
 
 def with_text(source: bytes, shown: pypdfium2.PdfDocument, pages: Mapping[str, bytes]) -> bytes:

@@ -38,8 +38,6 @@ from llm_ocr_outputs.exports.shards import Source, relative_source
 #: Form of a language tag. Models name languages in any form.
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 
-# Provenance of a workspace's results: keys, engines, models, and their revisions.
-
 
 def identity_of(workspace: Workspace) -> str:
     """Return the workspace's own id, which survives copying; empty if nothing is planned."""
@@ -71,9 +69,6 @@ def provenance(workspace: Workspace, key: str) -> dict[str, Any]:
 
 def _reader(key: str, reader: dict[str, Any]) -> dict[str, Any]:
     return {"key": key, **{name: reader.get(name) for name in ("engine", "model", "revision")}}
-
-
-# Rows behind the views of an assembled workspace, for exports, the viewer, and the report.
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +185,6 @@ def page_totals(item: Item) -> dict[str, int]:
         for part in unit.parts:
             totals[part.document_id] = max(totals.get(part.document_id, 0), part.page_total)
     return totals
-
-
-# Input of an export: the dataset files that Assemble wrote, in the plan's order.
 
 
 @dataclass(frozen=True, slots=True)

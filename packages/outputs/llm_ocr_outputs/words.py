@@ -115,9 +115,6 @@ class FoundLine:
     direction: Direction = "right"
 
 
-# Lines found on a page.
-
-
 #: Ratio of a line's height to its width from which its words follow each other down or up, and the least letters of it.
 _TALL, _LEAST_LETTERS = 1.8, 3
 _WIDTHS = {**dict.fromkeys("ijl|!.,:;'`’‘", 0.28), **dict.fromkeys('frt()[]{}/\\-"“” ', 0.36)}
@@ -288,9 +285,6 @@ def block_text(block: Block, spans: Sequence[tuple[int, int]] = ()) -> str:
         else:
             parts.append(formula_text(unescape(piece)) if formula else unescape(piece))
     return " ".join("".join(parts).split())
-
-
-# Alignment.
 
 
 @dataclass(slots=True)

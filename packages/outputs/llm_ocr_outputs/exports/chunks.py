@@ -510,9 +510,6 @@ def _tail(filled: Sequence[Piece], follows: Piece, limits: Limits) -> Piece | No
     return Piece(tail, measure(tail), last.separator, kinds, places, last.path, prose=True)
 
 
-# Passages as rows of JSON or Parquet, with the same fields in both.
-
-
 #: Rows of a row group in Parquet.
 _GROUP = 1000
 

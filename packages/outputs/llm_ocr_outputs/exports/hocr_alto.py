@@ -309,9 +309,6 @@ def _broken_words(words: Sequence[PlacedWord]) -> dict[int, dict[str, str]]:
     return found
 
 
-# Files of both formats. The sources are opened again for the places of words.
-
-
 async def export_hocr(job: ExportJob) -> Exported:
     """Write a file `documents/<name>.hocr` for each document, without pages that failed. Errors as in `export_files`.
 

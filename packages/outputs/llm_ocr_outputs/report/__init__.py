@@ -96,9 +96,6 @@ body{max-width:none;padding:0;font-size:11pt;print-color-adjust:exact;-webkit-pr
 """
 
 
-# HTML of a report.
-
-
 #: Forbids loading resources and running scripts, whatever the page's text contains.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -158,12 +155,6 @@ def _legend(chart: Chart) -> Iterator[tuple[str, str]]:
     elif isinstance(chart, BarChart):
         for place, name in enumerate(chart.names):
             yield chart.colours[place] if chart.colours else colour(place), name
-
-
-# `report`: one HTML page about a workspace, from markers and metrics.
-
-
-# No row is read.
 
 
 _ENGINES = {"embedded": "embedded: text layer and OCR on the CPU", "model": "a model behind a server"}

@@ -9,9 +9,6 @@ from itertools import accumulate
 
 from llm_ocr.results.markdown import clean
 
-# Numbers, times, and foreign text, formatted for the page.
-
-
 #: Characters that are invisible, or that change the direction of adjacent text.
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffe\uffff]")
 #: Length above which text is cut.

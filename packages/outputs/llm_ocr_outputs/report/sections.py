@@ -27,7 +27,7 @@ from llm_ocr_outputs.report.charts import (
 )
 from llm_ocr_outputs.report.timeline import Timeline, levels, rates, timeline
 
-# Sections from markers: outcome, failures, quality, documents.
+# Sections from markers: outcome, failures, quality, repairs.
 
 
 #: Upper limit of reasons with a bar; the others share one.
@@ -318,9 +318,6 @@ def _running(sample: Sample) -> float:
 def _label(series: Series) -> str:
     """Return a worker's name without its start time."""
     return plain(_STARTED.sub("", series.worker), 40)
-
-
-# Section on costs.
 
 
 def money_tile(costs: CostReport) -> Iterator[Tile]:

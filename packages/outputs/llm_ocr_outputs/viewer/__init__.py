@@ -24,9 +24,6 @@ from llm_ocr_outputs.source import AssembledRows, assembled, page_totals
 from llm_ocr_outputs.viewer.pages import PageView, page_view
 from llm_ocr_outputs.viewer.site import SiteFolder, SiteWriter, begin_site
 
-# Writing of the site.
-
-
 #: Yields the rows of an item, with the images of pages and figures.
 Rows = Callable[[Item], Iterator[DatasetRow]]
 

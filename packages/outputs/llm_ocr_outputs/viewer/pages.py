@@ -15,9 +15,6 @@ from llm_ocr_outputs.places import Unsupported, lines_of_blocks, unsupported_tex
 from llm_ocr_outputs.viewer.index import visible_text
 from llm_ocr_outputs.viewer.rendering import Places, render, render_unsupported
 
-# Page on the site: its row in the list, and its opened view.
-
-
 #: Characters of a page's text in its row of the list.
 EXCERPT = 240
 #: Upper limit of characters shown of an attempt's detail.

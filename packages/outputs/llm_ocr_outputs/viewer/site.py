@@ -89,9 +89,6 @@ def begin_site(output: Path) -> SiteFolder:
     return SiteFolder(output, site)
 
 
-# Writing of a site: pages as they arrive, then the lists. Memory does not grow with the pages.
-
-
 #: Per data file: rows of the list, documents, and pages. Page ids per bucket (approximate), images per folder.
 ROWS, DOCUMENTS, PAGES, IDS, IMAGES = 200, 200, 10, 400, 1000
 
