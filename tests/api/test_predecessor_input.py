@@ -17,7 +17,7 @@ from llm_ocr.errors import LlmOcrError, ObjectNotFound, StorageError, UsageError
 FRUGAL = {"engine": "embedded", "ocr_workers": 1}
 
 
-@pytest.fixture(params=["folder", "s3", "gcs", "hub"])
+@pytest.fixture
 def put(request, tmp_path) -> Iterator[made.Put]:
     """Puts a folder where its kind of datasets stands."""
     kinds = {"folder": made.in_folder, "s3": made.on_s3, "gcs": made.on_gcs, "hub": made.on_hub}
@@ -74,6 +74,9 @@ def test_its_extract_is_described_and_assembled_here(put, tmp_path):
     assert "2001" in json.loads(about["data"])["inside"]
 
 
+@pytest.mark.parametrize(
+    "put", ["folder", "hub", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("s3", "gcs"))], indirect=True
+)
 def test_its_descriptions_are_assembled_without_any_engine(put, tmp_path):
     rows = [made.row(number, f"A chart. Its number is {number}.") for number in range(3)]
     place = written(put, rows, tmp_path)
@@ -227,9 +230,8 @@ def test_an_upload_that_was_cut_off_is_said(tmp_path):
 # The predecessor's jobs, with the variables that they set
 
 
-def test_an_input_in_the_workspace_is_the_workspace(tmp_path, examples, monkeypatch):
-    workspace = tmp_path / "run"
-    llm_ocr.run(examples / "invoice.png", workspace=workspace, render_workers=1, **FRUGAL)
+def test_an_input_in_the_workspace_is_the_workspace(tmp_path, paper_workspace):
+    workspace = Path(shutil.copytree(paper_workspace, tmp_path / "run"))
     keys = sorted(path.name for path in (workspace / "extract").iterdir())
     llm_ocr.describe(workspace=workspace, input=workspace / "dataset", **FRUGAL)
     assert llm_ocr.assemble(workspace=workspace, input=workspace).status.documents == 1
