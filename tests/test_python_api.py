@@ -61,8 +61,9 @@ def page(examples: Path, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(page: Path, tmp_path_factory) -> llm_ocr.Run:
-    return llm_ocr.run(page, workspace=tmp_path_factory.mktemp("made") / "out", **ONE_EACH)
+def made(page: Path, golden) -> llm_ocr.Run:
+    folder = golden("page of the API", lambda folder: llm_ocr.run(page, workspace=folder / "out", **ONE_EACH))
+    return llm_ocr.open(folder / "out")
 
 
 def on_terminal(command: list[str], folder: Path) -> str:

@@ -35,34 +35,22 @@ def script(llm_ocr, tmp_path, request):
 
 
 @pytest.mark.parametrize("script", ["bash"], indirect=True)
-@pytest.mark.parametrize(("typed", "offered"), _TYPED)
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is missing on this machine")
-def test_bash_completes_commands_flags_values_and_files(script, typed, offered):
-    done = subprocess.run(
-        ["bash", "--norc", "-c", _BASH, "bash", str(script), "llm-ocr", *typed],
-        capture_output=True,
-        text=True,
-        cwd=script.parent,
-        timeout=240,
-    )
-    assert offered in done.stdout.splitlines(), done.stderr
+def test_bash_completes_commands_flags_values_and_files(script):
+    for typed, offered in _TYPED:
+        words = ["bash", "--norc", "-c", _BASH, "bash", str(script), "llm-ocr", *typed]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=script.parent, timeout=240)
+        assert offered in done.stdout.splitlines(), (typed, done.stderr)
 
 
 @pytest.mark.parametrize("script", ["fish"], indirect=True)
-@pytest.mark.parametrize(("typed", "offered"), _TYPED)
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is missing on this machine")
-def test_fish_completes_the_same(script, typed, offered):
-    asked = f"source {script}; complete -C 'llm-ocr {' '.join(typed)}'"
+def test_fish_completes_the_same(script):
     environment = {"HOME": str(script.parent), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(
-        ["fish", "--no-config", "-c", asked],
-        capture_output=True,
-        text=True,
-        cwd=script.parent,
-        env=environment,
-        timeout=240,
-    )
-    assert offered in [line.split("\t")[0].rstrip("/") for line in done.stdout.splitlines()], done.stderr
+    for typed, offered in _TYPED:
+        words = ["fish", "--no-config", "-c", f"source {script}; complete -C 'llm-ocr {' '.join(typed)}'"]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=script.parent, env=environment, timeout=240)
+        assert offered in [line.split("\t")[0].rstrip("/") for line in done.stdout.splitlines()], (typed, done.stderr)
 
 
 @pytest.mark.parametrize("script", ["zsh"], indirect=True)

@@ -49,8 +49,8 @@ def page(name: str, number: int) -> Wanted:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory) -> str:
-    return make(str(tmp_path_factory.mktemp("html") / "w"), {"sub/a.pdf": 4, "b.pdf": 1}, page)
+def workspace(golden) -> str:
+    return str(golden("html", lambda folder: make(str(folder / "w"), {"sub/a.pdf": 4, "b.pdf": 1}, page)) / "w")
 
 
 @pytest.fixture(scope="module")

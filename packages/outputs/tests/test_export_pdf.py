@@ -147,12 +147,14 @@ def read(golden) -> Path:
 
 
 @pytest.fixture(scope="module")
-def exported(read, tmp_path_factory) -> Path:
+def exported(read, golden) -> Path:
     """The export of these documents."""
-    output = tmp_path_factory.mktemp("exported") / "o"
-    done = llm_ocr.export(workspace=read / "w", output=output, format="pdf", password=PASSWORD)
-    assert (done.rows, done.files, done.failed) == (8, 8, 1)
-    return output
+
+    def make_it(folder: Path) -> None:
+        done = llm_ocr.export(workspace=read / "w", output=folder / "o", format="pdf", password=PASSWORD)
+        assert (done.rows, done.files, done.failed) == (8, 8, 1)
+
+    return golden("pdf exported", make_it) / "o"
 
 
 @needs_ocr
@@ -294,14 +296,6 @@ def test_images_of_a_row_are_pages_of_one_pdf(tmp_path):
 
 def lines(path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-@needs_ocr
-def test_a_complete_export_is_not_repeated(tmp_path):
-    (tmp_path / "a.pdf").write_bytes(text_pdf(PROSE))
-    llm_ocr.run(tmp_path / "a.pdf", workspace=tmp_path / "w", engine="embedded", render_workers=1, ocr_workers=1)
-    first, second = (llm_ocr.export(workspace=tmp_path / "w", output=tmp_path / "o", format="pdf") for _ in range(2))
-    assert (first.written, second.written, second.files) == (1, 0, 1)
 
 
 # The writer alone: scripts, directions, and files of other forms.

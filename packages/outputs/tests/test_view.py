@@ -68,16 +68,17 @@ def page(name: str, number: int) -> Wanted:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory) -> str:
-    return make(str(tmp_path_factory.mktemp("view") / "run"), {**NAMES, HOSTILE_NAME: 1}, page)
+def workspace(golden) -> str:
+    return str(golden("viewed", lambda folder: make(str(folder / "run"), {**NAMES, HOSTILE_NAME: 1}, page)) / "run")
 
 
 @pytest.fixture(scope="module")
-def site(workspace) -> Path:
-    output = Path(workspace).parent / "site"
-    done = llm_ocr.view(workspace=workspace, output=output)
-    assert (done.index, done.pages) == (output / "index.html", 20)
-    return output
+def site(workspace, golden) -> Path:
+    def make_it(folder: Path) -> None:
+        done = llm_ocr.view(workspace=workspace, output=folder / "site")
+        assert (done.index, done.pages) == (folder / "site/index.html", 20)
+
+    return golden("view", make_it) / "site"
 
 
 @pytest.fixture
