@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class RangeFile(io.RawIOBase):
-    """File that is read by ranges. Each read is one request, unless it is inside the range that `fetch` holds."""
+    """File that is read by ranges, each by one request."""
 
     def __init__(self, read_range: Callable[[int, int], bytes], size: int) -> None:
         """Open the file without a request.
@@ -47,13 +47,6 @@ class RangeFile(io.RawIOBase):
         self._read_range = read_range
         self._size = size
         self._position = 0
-        self._begin = 0
-        self._held = b""
-
-    def fetch(self, start: int, length: int) -> None:
-        """Read this range now, and hold it in place of the range before; a length of 0 holds nothing."""
-        self._held = b""
-        self._begin, self._held = start, self._read_range(start, length) if length else b""
 
     def readable(self) -> bool:
         """Return True."""
@@ -75,9 +68,7 @@ class RangeFile(io.RawIOBase):
         length = min(len(view), self._size - self._position)
         if length <= 0:
             return 0
-        start = self._position - self._begin
-        is_held = 0 <= start <= len(self._held) - length
-        data = self._held[start : start + length] if is_held else self._read_range(self._position, length)
+        data = self._read_range(self._position, length)
         view[: len(data)] = data
         self._position += len(data)
         return len(data)

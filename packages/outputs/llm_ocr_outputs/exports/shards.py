@@ -133,8 +133,8 @@ def _divided(source: Source, size: int, groups: Sequence[int]) -> Iterator[Part]
     yield Part(source, total, (first, len(groups)))
 
 
-# Writing of a shard from row groups of the workspace's dataset files. Each row group is read as one range, and small
-# row groups are joined. Memory holds a few row groups, whatever the sizes of files and shards.
+# Writing of a shard from row groups of the workspace's dataset files. Small row groups are joined. Memory holds a few
+# row groups, whatever the sizes of files and shards.
 
 
 #: Returns a range of a file by key, first byte, and length.
@@ -158,8 +158,15 @@ def group_sizes(read: Read, source: Source) -> list[int]:
     Raises:
         StorageError: the file is not a Parquet file.
     """
-    with _opened(read, source) as (_, file):
-        return [_span(file, number)[1] for number in range(file.metadata.num_row_groups)]
+    sizes = []
+    with _opened(read, source) as file:
+        for number in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(number)
+            columns = [group.column(place) for place in range(group.num_columns)]
+            starts = [one.dictionary_page_offset or one.data_page_offset for one in columns]
+            ends = [start + one.total_compressed_size for start, one in zip(starts, columns, strict=True)]
+            sizes.append(max(ends) - min(starts))
+    return sizes
 
 
 def excluded_of(read: Read, source: Source) -> tuple[list[dict[str, Any]], int]:
@@ -175,7 +182,7 @@ def excluded_of(read: Read, source: Source) -> tuple[list[dict[str, Any]], int]:
         StorageError: the file is not a Parquet file.
     """
     documents: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    with _opened(read, source) as (_, file):
+    with _opened(read, source) as file:
         names = [name for name in _JUDGED if name in file.schema_arrow.names]
         for row in file.read(columns=names, use_threads=False).to_pylist():
             documents[row["document_id"]].append(row)
@@ -243,11 +250,9 @@ def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
 
     dropped, _ = excluded_of(read, part.source) if part.source.most is not None else ([], 0)
     ids = frozenset(one["document_id"] for one in dropped)
-    with _opened(read, part.source) as (ranges, file):
+    with _opened(read, part.source) as file:
         for number in range(*(part.groups or (0, file.metadata.num_row_groups))):
-            ranges.fetch(*_span(file, number))
             table = file.read_row_group(number, use_threads=False)  # threads of Arrow can abort an exiting process
-            ranges.fetch(0, 0)
             if part.source.folder:
                 place = table.schema.get_field_index("source")
                 column = table.schema.field(place)
@@ -261,21 +266,11 @@ def _tables(read: Read, part: Part) -> Iterator["pa.Table"]:
 
 
 @contextlib.contextmanager
-def _opened(read: Read, source: Source) -> Iterator[tuple[RangeFile, "pq.ParquetFile"]]:
+def _opened(read: Read, source: Source) -> Iterator["pq.ParquetFile"]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    ranges = RangeFile(partial(read, source.key), source.size)
     try:
-        yield ranges, pq.ParquetFile(ranges, pre_buffer=False)
+        yield pq.ParquetFile(RangeFile(partial(read, source.key), source.size), pre_buffer=False)
     except (pa.ArrowException, EOFError) as error:
         raise UnreadableFile(source.key, str(error)) from error
-
-
-def _span(file: "pq.ParquetFile", number: int) -> tuple[int, int]:
-    """Return the first byte of a row group and its length."""
-    group = file.metadata.row_group(number)
-    columns = [group.column(place) for place in range(group.num_columns)]
-    start = min(one.dictionary_page_offset or one.data_page_offset for one in columns)
-    end = max((one.dictionary_page_offset or one.data_page_offset) + one.total_compressed_size for one in columns)
-    return start, end - start
