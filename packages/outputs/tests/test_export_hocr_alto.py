@@ -244,7 +244,7 @@ def test_each_copy_of_a_document_gets_its_file(golden, tmp_path, form):
     assert (done.rows, done.files) == (1, 2)
 
 
-@pytest.mark.parametrize("form", ["hocr", "alto", "html", "pdf"])
+@pytest.mark.parametrize("form", ["hocr", "html", "pdf"])
 def test_each_format_lists_documents_that_do_not_open(read, tmp_path, form):
     reasons = {"broken.pdf": "unreadable"} | ({} if form == "html" else {"gone.pdf": "not found"})
     for _ in range(2):
