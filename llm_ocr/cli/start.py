@@ -84,13 +84,13 @@ def start(command: Command, arguments: Sequence[str]) -> int:
 
             if stored := stored_settings(command.name, settings):
                 loaded = look(stored=stored)
+    settings = loaded.settings
     if flags.show_settings:
-        values = shown_values(loaded.settings)
+        values, origins = shown_values(settings), settings.origins
         names = [setting.name for _, members in groups_of(model) for setting in members]
-        rows = [("setting", "value", "from"), *((name, one_line(values[name]), loaded.origins[name]) for name in names)]
+        rows = [("setting", "value", "from"), *((name, one_line(values[name]), origins[name]) for name in names)]
         write("".join(f"{line.rstrip()}\n" for line in aligned(rows)))
         return 0
-    settings = loaded.settings
     with logging_to(settings):
         for line in () if settings.quiet else loaded.warnings:
             write_line(f"llm-ocr: warning: {line}", sys.stderr)

@@ -171,7 +171,7 @@ class Group(BaseSettings):
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Return the origin of each value, as in `config.loading.Loaded`; empty for settings made in Python."""
+        """Return the origin of each value, such as `flag --pages`; empty for settings made in Python."""
         return self._origins.places
 
     def keep_origins(self, origins: Mapping[str, str]) -> None:

@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings
 
 from llm_ocr.config.environment import environment
 from llm_ocr.config.fields import PREFIX, Setting, every_setting, settings_of
@@ -295,7 +294,7 @@ def masked(text: str) -> str:
     return without_credentials(text, MASKED)
 
 
-M = TypeVar("M", bound=BaseSettings)
+M = TypeVar("M", bound=Group)
 
 #: Placeholder for a missing required value, in `load(..., lenient=True)` only.
 NOT_GIVEN = "(not set)"
@@ -304,10 +303,9 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[M]):
-    """Settings, their origins, and messages for the user."""
+    """Settings, which know the origins of their values, and messages for the user."""
 
     settings: M
-    origins: Mapping[str, str]
     warnings: tuple[str, ...]
 
 
@@ -371,12 +369,11 @@ def load(
         raise UsageError(first, hint="\n".join(others)) from None
     origins = {name: given[name].origin if name in given else DEFAULT for name in known}
     origins |= dict.fromkeys(missing, "missing")
-    if isinstance(settings, Group):
-        settings.keep_origins(origins)
-    return Loaded(settings, origins, tuple(warnings))
+    settings.keep_origins(origins)
+    return Loaded(settings, tuple(warnings))
 
 
-def shown_values(settings: BaseSettings) -> dict[str, str]:
+def shown_values(settings: Group) -> dict[str, str]:
     """Return every setting as text, with secrets masked."""
     known = settings_of(type(settings))
     return {

@@ -109,7 +109,7 @@ def test_what_is_no_key_is_shown_as_it_is(loaded, url):
 
 
 def test_settings_can_be_shown_without_a_workspace(loaded):
-    assert loaded(DescribeSettings, lenient=True).origins["workspace"] == "missing"
+    assert loaded(DescribeSettings, lenient=True).settings.origins["workspace"] == "missing"
 
 
 def test_a_shard_outside_of_the_count_is_refused(loaded):

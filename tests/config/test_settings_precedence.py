@@ -37,18 +37,21 @@ def test_the_strongest_place_that_has_a_value_wins(loaded, chosen):
     given = {key: value for place in chosen for key, value in PLACES[place].items()}
     result = loaded(**given)
     assert result.settings.image_size == VALUES[chosen[0]]
-    assert result.origins["image_size"].endswith(chosen[0])
+    assert result.settings.origins["image_size"].endswith(chosen[0])
 
 
 def test_without_any_place_the_default_counts(loaded):
     result = loaded()
     assert result.settings == RunSettings()
-    assert set(result.origins.values()) == {"default"}
+    assert set(result.settings.origins.values()) == {"default"}
 
 
 def test_our_variable_wins_over_the_predecessors_bare_name(loaded):
     result = loaded(environ={"MAX_SAMPLES": "5", "LLM_OCR_MAX_SAMPLES": "7"})
-    assert (result.settings.max_samples, result.origins["max_samples"]) == (7, "environment LLM_OCR_MAX_SAMPLES")
+    assert (result.settings.max_samples, result.settings.origins["max_samples"]) == (
+        7,
+        "environment LLM_OCR_MAX_SAMPLES",
+    )
 
 
 def test_an_empty_variable_counts_as_unset(loaded):

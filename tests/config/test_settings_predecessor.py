@@ -40,7 +40,7 @@ def test_names_that_are_read_lead_to_settings_that_exist():
 @pytest.mark.parametrize(("text", "limit"), [("0", None), ("12", 12)])
 def test_max_samples_keeps_its_meaning(loaded, text, limit):
     result = loaded(environ={"MAX_SAMPLES": text}, config="max_samples = 3")
-    assert (result.settings.max_samples, result.origins["max_samples"]) == (limit, "environment MAX_SAMPLES")
+    assert (result.settings.max_samples, result.settings.origins["max_samples"]) == (limit, "environment MAX_SAMPLES")
 
 
 @pytest.mark.parametrize(("text", "level"), [("INFO", "info"), ("Warn", "warning"), ("CRITICAL", "error")])

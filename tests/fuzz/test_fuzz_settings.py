@@ -51,7 +51,7 @@ def test_a_sound_value_of_each_setting_is_taken(tmp_path):
                 given[setting.variable] = text
                 origins[name] = f"environment {setting.variable}"
         found = load(model, required, config=None, environ=given, dotenv=tmp_path / ".env", lenient=True)
-        assert {name: found.origins[name] for name in origins} == origins
+        assert {name: found.settings.origins[name] for name in origins} == origins
 
 
 def test_random_command_lines_end_with_0_or_2_without_traceback(tmp_path, monkeypatch, capsys):
