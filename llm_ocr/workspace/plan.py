@@ -156,7 +156,7 @@ def _key(document_id: str, version: str) -> str:
 _MOST_EXAMPLES = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlanResult:
     """Result of planning. `generation` is None if there was nothing new.
 
@@ -166,18 +166,18 @@ class PlanResult:
     that cannot be read, by reason; `unopened_examples` lists some of their sources with details.
     """
 
-    generation: Generation | None
+    generation: Generation | None = None
     known: int = 0
     differing: int = 0
     copies: int = 0  # documents with the content of another document, stored as its aliases
-    examples: tuple[str, ...] = ()
+    examples: list[str] = field(default_factory=list)
     filtered: Filtered | None = None  # documents that filters excluded for the first time
     changed: int = 0
-    changed_examples: tuple[str, ...] = ()
-    unopened: Mapping[str, int] = field(default_factory=dict)
-    unopened_examples: tuple[tuple[str, str], ...] = ()
+    changed_examples: list[str] = field(default_factory=list)
+    unopened: Counter[str] = field(default_factory=Counter)
+    unopened_examples: list[tuple[str, str]] = field(default_factory=list)
     elsewhere: int = 0  # known documents that the plan has under another relative path
-    elsewhere_examples: tuple[str, ...] = ()
+    elsewhere_examples: list[str] = field(default_factory=list)
 
 
 def check_pages(workspace: Workspace, found: Iterable[Generation], asked: Mapping[str, PlannedDocument]) -> None:
@@ -301,7 +301,7 @@ class Planner:
         self._contents = array("Q")  # content number of each line
         self._aliases: dict[int, list[tuple[str, str]]] = {}  # source and relative path, by line
         self._filters = filters or {}
-        self._result = PlanResult(None)
+        self._result = PlanResult()
         self._readmitted: Mapping[str, int] = {}  # documents in older lists of excluded documents, by cause
         self._filtered = FilteredSpool(self._path.with_suffix(".filtered"), self._filters) if filters else None
 
@@ -428,13 +428,8 @@ class Planner:
         Raises:
             UsageError: A known document was requested with pages that are not in the plan. Raised at the end.
         """
-        known_count = copies = differing = changed = elsewhere = 0
-        examples: list[str] = []
-        changed_examples: list[str] = []
-        elsewhere_examples: list[str] = []
+        result = PlanResult()
         readmitted: Counter[str] = Counter()
-        unopened: Counter[str] = Counter()
-        unopened_examples: list[tuple[str, str]] = []
         differing_by_id: dict[str, PlannedDocument] = {}
         index = begin
         for members in self._members():
@@ -444,31 +439,32 @@ class Planner:
                 if content is None and document.document_id is None:
                     content = known.get(_file_entry(document.source))
                     if content in contents_of(document):
-                        elsewhere += 1
-                        elsewhere_examples.append(document.source)
+                        result.elsewhere += 1
+                        result.elsewhere_examples.append(document.source)
                     else:
                         content = None
                 if content is None:
                     new.append(document)
                     continue
-                known_count += 1
+                result.known += 1
                 if content not in contents_of(document):
-                    differing += 1
+                    result.differing += 1
                     differing_by_id.setdefault(document.id, document)
-                    examples.append(document.source)
+                    result.examples.append(document.source)
             for document in new:
                 planned = known.get(_file_entry(document.source, document.relative))
                 if planned is not None and document.version and planned != number_of(document.version):
-                    changed += 1
-                    changed_examples.append(document.source)
+                    result.changed += 1
+                    result.changed_examples.append(document.source)
                 if cause := left_out.cause(document.id, document.version):
                     readmitted[cause] += 1
-            del examples[_MOST_EXAMPLES:], changed_examples[_MOST_EXAMPLES:], elsewhere_examples[_MOST_EXAMPLES:]
+            for examples in (result.examples, result.changed_examples, result.elsewhere_examples):
+                del examples[_MOST_EXAMPLES:]
             if not new:
                 continue
             first = new[0]
             aliases = tuple(dict.fromkeys(other.relative for other in new[1:] if other.relative != first.relative))
-            copies += len(aliases)
+            result.copies += len(aliases)
             part = DocumentPart(
                 document_id=first.id,
                 source=first.source,
@@ -484,25 +480,12 @@ class Planner:
                 wanted=ALL_PAGES if first.pages else first.wanted,
             )
             if first.reason is not None:
-                unopened[first.reason.value] += 1
-                if len(unopened_examples) < _MOST_EXAMPLES:
-                    unopened_examples.append((first.source, first.detail))
+                result.unopened[first.reason.value] += 1
+                if len(result.unopened_examples) < _MOST_EXAMPLES:
+                    result.unopened_examples.append((first.source, first.detail))
             yield Piece(part, range(index, index + part.reserved))
             index += part.reserved
-        self._readmitted = dict(readmitted)
-        self._result = PlanResult(
-            None,
-            known_count,
-            differing,
-            copies,
-            tuple(examples),
-            changed=changed,
-            changed_examples=tuple(changed_examples),
-            unopened=unopened,
-            unopened_examples=tuple(unopened_examples),
-            elsewhere=elsewhere,
-            elsewhere_examples=tuple(elsewhere_examples),
-        )
+        self._readmitted, self._result = dict(readmitted), result
         if differing_by_id:
             check_pages(self._workspace, found, differing_by_id)
 

@@ -181,7 +181,7 @@ def test_a_new_copy_of_a_known_document_gets_its_own_markdown(made, workspace):
 def test_fewer_pages_of_a_known_document_are_reported(made, workspace):
     made.plan(workspace, [made.document("a", 3)])
     result = made.plan(workspace, [made.document("a", 2)])
-    assert (result.generation, result.differing, result.examples) == (None, 1, ("/data/a",))
+    assert (result.generation, result.differing, result.examples) == (None, 1, ["/data/a"])
 
 
 def test_unplanned_pages_of_known_document_are_wrong_usage(made, workspace):
