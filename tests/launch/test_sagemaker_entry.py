@@ -9,6 +9,7 @@ import sys
 import pytest
 from sagemaker_account import opened
 
+from llm_ocr.config.environment import leave_error
 from llm_ocr.errors import LaunchError
 from llm_ocr.launch import Job, State
 from llm_ocr.launch.sagemaker import status_of
@@ -76,24 +77,10 @@ def test_a_secret_that_cannot_be_had_is_the_jobs_failure(account, tmp_path):
     assert where in file.read_text()
 
 
-def test_stage_error_is_left_as_whole_utf_8_within_a_kilobyte(tmp_path):
-    file = tmp_path / "failure"
-    words = [sys.executable, "-m", "llm_ocr.stages", "extract", "-w", str(tmp_path / ("ü" * 100)) + "/ü" * 600]
-    run = subprocess.run(words, env={**os.environ, "LLM_OCR_ERROR_FILE": str(file)}, capture_output=True, text=True)
-    assert run.returncode
-    left = file.read_bytes().decode()
-    assert left
-    assert len(left.encode()) <= 1024
-    assert left.splitlines()[0][:200] in run.stderr
-
-
-def test_a_file_that_may_not_be_written_hides_nothing(tmp_path):
-    words = [sys.executable, "-m", "llm_ocr.stages", "extract", "-w", str(tmp_path / "none")]
-    there = {**os.environ, "LLM_OCR_ERROR_FILE": "/proc/output/failure"}
-    run = subprocess.run(words, env=there, capture_output=True, text=True)
-    assert run.returncode
-    assert run.stderr.startswith("llm-ocr: ")
-    assert "/proc/output" not in run.stderr
+def test_an_error_is_left_as_whole_utf_8_within_a_kilobyte(tmp_path, monkeypatch):
+    monkeypatch.setenv("LLM_OCR_ERROR_FILE", str(tmp_path / "failure"))
+    leave_error("x" + "ü" * 1000)
+    assert (tmp_path / "failure").read_bytes().decode() == "x" + "ü" * 511
 
 
 START = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)

@@ -94,13 +94,6 @@ def test_container_that_cannot_write_its_message_gives_reason(account):
     assert "LLM_OCR_ENGINE" in ended.reason
 
 
-def test_secret_deleted_meanwhile_ends_the_job_with_its_name(account):
-    job = account.submit(account.spec(secrets={"MY_KEY": "jobs/gone"}))
-    ended = account.ended(job)
-    assert ended.state is State.FAILED
-    assert "jobs/gone" in ended.reason
-
-
 @pytest.mark.slow
 def test_a_job_waits_for_a_machine_runs_and_is_cancelled(account, digital):
     planned(account, digital / "one.pdf")

@@ -101,10 +101,8 @@ def test_pages_and_failures_fill_two_files_with_pipeline_fields(account, given, 
     assert set(account.commits) == {"llm-ocr-data", "llm-ocr-models", "llm-ocr-vllm-cache"}
 
 
-@pytest.mark.parametrize(
-    ("mode", "texts"),
-    [("layout-all", ["Quay", None]), pytest.param("layout-only", [None, None], marks=pytest.mark.slow)],
-)
+@pytest.mark.slow  # the forms of the content: test_dots_records
+@pytest.mark.parametrize(("mode", "texts"), [("layout-all", ["Quay", None]), ("layout-only", [None, None])])
 def test_a_layout_mode_gives_boxes_and_a_model_its_tokens(account, given, monkeypatch, tmp_path, mode, texts):
     answer = [
         {"bbox": [100, 120, 900, 180], "category": "Title", "text": "# Quay"},

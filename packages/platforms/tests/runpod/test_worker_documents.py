@@ -22,21 +22,25 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_of_input_is_answered(form, small_examples, site):
-    reply = asked({form: FORMS[form](small_examples, site), "end_page": 1}, allow_private_addresses=True)
-    assert set(reply) == KEYS
-    words = "Invoice" if "invoice" in str(FORMS[form](small_examples, site)) or form == "images_base64" else "river"
-    assert words in reply["markdown_result"]
-    assert reply["pages"] == [{"page": 1, "status": "ok"}]
-    [regions] = reply["json_result"]
-    assert [one["index"] for one in regions] == list(range(len(regions)))
-    assert all(0 <= side <= 1000 for one in regions for side in one["bbox_2d"])
-    assert any(words in (one["content"] or "") for one in regions)
-    assert reply["glmocr_ref"] == REFS["GLMOCR_REF"]
-    assert reply["vllm_base_image_ref"] == REFS["VLLM_BASE_IMAGE"]
-    assert reply["model_revision"] is None  # the embedded engine has none
-    assert reply["llm_ocr_version"] == llm_ocr.__version__
+def test_every_form_of_input_is_answered(small_examples, site):
+    given = {form: {form: make(small_examples, site), "end_page": 1} for form, make in FORMS.items()}
+
+    async def use(worker):
+        return {form: await worker.handle({"id": form, "input": one}) for form, one in given.items()}
+
+    for form, reply in with_worker(use, allow_private_addresses=True).items():
+        assert set(reply) == KEYS
+        words = "Invoice" if "invoice" in str(given[form][form]) or form == "images_base64" else "river"
+        assert words in reply["markdown_result"]
+        assert reply["pages"] == [{"page": 1, "status": "ok"}]
+        [regions] = reply["json_result"]
+        assert [one["index"] for one in regions] == list(range(len(regions)))
+        assert all(0 <= side <= 1000 for one in regions for side in one["bbox_2d"])
+        assert any(words in (one["content"] or "") for one in regions)
+        assert reply["glmocr_ref"] == REFS["GLMOCR_REF"]
+        assert reply["vllm_base_image_ref"] == REFS["VLLM_BASE_IMAGE"]
+        assert reply["model_revision"] is None  # the embedded engine has none
+        assert reply["llm_ocr_version"] == llm_ocr.__version__
 
 
 def test_pages_from_and_to(small_examples):
@@ -144,12 +148,12 @@ def test_concurrent_and_later_requests_share_one_engine(small_examples, monkeypa
 
     async def use(worker):
         together = await asyncio.gather(*(worker.handle({"id": str(n), "input": one}) for n, one in enumerate(given)))
-        await worker.handle({"id": "3", "input": given[1]})
-        return together
+        return together, [await worker.handle({"id": "3", "input": one}) for one in given]
 
-    together = with_worker(use)
+    together, later = with_worker(use)
     assert len(made) == 1
-    assert together == [asked(one) for one in given]
+    assert [[page["page"] for page in one["pages"]] for one in together] == [[1], [2, 3]]
+    assert together == later
 
 
 def test_a_warm_up_reads_a_page_of_its_own():
