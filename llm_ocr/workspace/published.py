@@ -19,12 +19,12 @@ from llm_ocr.results.figure_text import enriched_page
 from llm_ocr.results.images import boxes_image
 from llm_ocr.results.sanitizing import inert_page
 from llm_ocr.results.schema import Images, fields_from_parquet, figures_from_parquet, iter_pages
-from llm_ocr.types import FieldsRecord, FigureRecord, PageRecord, Unit, page_id, plural
+from llm_ocr.types import FieldsRecord, FigureRecord, PageRecord, Status, Unit, page_id, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.items import Item
 from llm_ocr.workspace.keys import EXTRACT, FIELDS
 from llm_ocr.workspace.publish import Marker, data_damaged, find_marker, read_data
-from llm_ocr.workspace.summaries import Row, effective_rows, kept_pages
+from llm_ocr.workspace.summaries import kept_pages
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,11 @@ Pages = Callable[[str, Images], Iterable[PageRecord]]
 def choose(
     units: Iterable[str], documents: frozenset[str], pages: Pages, marker: Callable[[str], Marker | None]
 ) -> dict[str, str]:
-    """Return the unit of the effective row by page id.
+    """Return the unit of the effective row by page id: of the last ok or degraded row, otherwise of the last row.
+
+    Rows that a marker names as worse than the older row of their page do not count. The row of a document that could
+    not be opened (page number None) counts only until a later generation has opened it. Pages keep the order of their
+    first row.
 
     Args:
         units: unit ids, oldest generation first.
@@ -43,14 +47,22 @@ def choose(
         pages: returns the pages of a unit.
         marker: returns the marker of a unit; None if it is not finished.
     """
-    rows = (
-        Row(record.page_id, record.document_id, record.page_number, record.status, found.unit)
-        for found in filter(None, map(marker, units))
-        for kept in [kept_pages(found.summary)]
-        for record in pages(found.unit, Images.NONE)
-        if record.document_id in documents and record.page_id not in kept
-    )
-    return {row.page_id: row.unit for row in effective_rows(rows)}
+    best: dict[str, tuple[Status, str]] = {}
+    unopened: dict[str, str] = {}  # document by page id
+    opened: set[str] = set()
+    for found in filter(None, map(marker, units)):
+        kept = kept_pages(found.summary)
+        for record in pages(found.unit, Images.NONE):
+            page, status = record.page_id, record.status
+            if record.document_id not in documents or page in kept:
+                continue
+            if page not in best or status is not Status.FAILED or best[page][0] is Status.FAILED:
+                best[page] = status, found.unit
+            if record.page_number is None:
+                unopened[page] = record.document_id
+            else:
+                opened.add(record.document_id)
+    return {page: unit for page, (_, unit) in best.items() if unopened.get(page) not in opened}
 
 
 def chosen_rows(

@@ -1,4 +1,4 @@
-"""What a marker records of a unit's rows, and which row of a page that was read in several generations is effective.
+"""What a marker records of a unit's rows, and which of two rows of a page is better.
 
 Summaries are sufficient for the status of a million pages: no row is read for it.
 """
@@ -7,7 +7,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated
 
 from pydantic import BaseModel, Field, PlainSerializer, StrictBool, StrictInt
 
@@ -283,41 +283,6 @@ def read_again(summary: Summary) -> Again:
 def correction(summary: Summary) -> int:
     """Return the rows of a finished unit of Extract minus the rows that the plan assumed. May be negative."""
     return summary.counts.expected - summary.extra.planned if summary.extra.estimated else 0
-
-
-class Row(NamedTuple):
-    """Fields of a row that the choice needs, so that memory does not hold the texts of a long document."""
-
-    page_id: str
-    document_id: str
-    page_number: int | None  # None for a document that could not be opened
-    status: Status
-    unit: str
-
-
-RowT = TypeVar("RowT", Row, PageRecord)
-
-
-def effective_rows(rows: Iterable[RowT]) -> list[RowT]:
-    """Return one row per page: the last ok or degraded row, otherwise the last row.
-
-    Leave out rows that a marker names as worse than the older row of their page (`kept_pages`).
-
-    The row of a document that could not be opened (number None) counts only until a later generation has opened it.
-    Pages keep the order of their first row.
-
-    Args:
-        rows: rows of all generations, oldest first.
-    """
-    best: dict[str, RowT] = {}
-    opened: set[str] = set()
-    for row in rows:
-        known = best.get(row.page_id)
-        if known is None or row.status is not Status.FAILED or known.status is Status.FAILED:
-            best[row.page_id] = row
-        if row.page_number is not None:
-            opened.add(row.document_id)
-    return [row for row in best.values() if row.page_number is not None or row.document_id not in opened]
 
 
 #: Reason in `Generation.replaced` for rows that were not failed.

@@ -40,7 +40,7 @@ from llm_ocr.workspace.publish import done_units, find_marker, publish, read_dat
 from llm_ocr.workspace.published import extracted_pages
 from llm_ocr.workspace.retry import Selection, plan_retry
 from llm_ocr.workspace.status import run_status
-from llm_ocr.workspace.summaries import BINS, WORST, bin_of, effective_rows, figures_summary, pages_summary
+from llm_ocr.workspace.summaries import BINS, WORST, bin_of, figures_summary, pages_summary
 
 FAILED = (Status.FAILED, None)
 #: How a page may end: its status and its quality.
@@ -160,7 +160,8 @@ class Runs:
         for row in itertools.chain.from_iterable(by_unit.values()):
             if row.page_id not in better or not got_worse(row, better[row.page_id]):
                 better[row.page_id] = row
-        return effective_rows(better.values())
+        opened = {row.document_id for row in better.values() if row.page_number is not None}
+        return [row for row in better.values() if row.page_number is not None or row.document_id not in opened]
 
     def check(self) -> None:
         """Status says what the rows say."""

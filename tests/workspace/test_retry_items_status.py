@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,8 +12,9 @@ from llm_ocr.workspace.generations import Kind, generations, read_units, totals_
 from llm_ocr.workspace.items import items
 from llm_ocr.workspace.keys import ASSEMBLE, DESCRIBE, EXTRACT, claim_key
 from llm_ocr.workspace.publish import NotConserved, done_units, find_marker, marker_key, publish
+from llm_ocr.workspace.published import choose
 from llm_ocr.workspace.status import run_status
-from llm_ocr.workspace.summaries import Summary, effective_rows
+from llm_ocr.workspace.summaries import Extra, Summary
 
 
 @pytest.fixture
@@ -283,5 +285,6 @@ def test_the_last_good_row_counts_else_the_last_failed_one():
         row("d-p1", 1, Status.FAILED),
         row("e-p1", 1, Status.FAILED),
     ]
-    assert effective_rows(rows) == [rows[4], rows[1], rows[3], rows[8]]
-    assert effective_rows(rows)[3] is rows[8]
+    units = {str(number): row for number, row in enumerate(rows)}
+    chosen = choose(units, {"d", "e", "f"}, lambda unit, _: [units[unit]], lambda unit: Mock(unit=unit, extra=Extra()))
+    assert chosen == {"d-p1": "4", "d-p2": "1", "f-p0": "3", "e-p1": "8"}
