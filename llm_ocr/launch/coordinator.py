@@ -12,7 +12,7 @@ from llm_ocr.config.environment import environment, leave_error
 from llm_ocr.errors import LlmOcrError
 from llm_ocr.launch import JobSpec, launcher_for
 from llm_ocr.launch.launching import Launch, Limits, known_as
-from llm_ocr.launch.specs import LaunchRequest
+from llm_ocr.launch.records import launch_from
 from llm_ocr.launch.watching import Display
 from llm_ocr.storage import StoreOptions
 from llm_ocr.workspace import Workspace
@@ -32,12 +32,11 @@ def main() -> int:
     reached = (variables.get("LLM_OCR_WORKSPACE_ENDPOINT"), variables.get("LLM_OCR_WORKSPACE_REGION"))
     options = StoreOptions(None, *reached)
     try:
-        record = verified_launch(url, options, reference)
-        platform, limits = record["platform"], Limits(**record["limits"])
-        specs = {stage: _from_here(platform, JobSpec(**value)) for stage, value in record["specs"].items()}
-        asked = LaunchRequest(record["id"], platform, tuple(record["stages"]), specs, record["settings"])
+        asked = launch_from(verified_launch(url, options, reference), reference)
+        limits = Limits(**asked.limits)
+        asked = replace(asked, specs={stage: _from_here(asked.platform, spec) for stage, spec in asked.specs.items()})
         with Workspace.open(url, options=options) as workspace:
-            launch = Launch(workspace, launcher_for(platform), known_as(asked, reference), limits, Display(say))
+            launch = Launch(workspace, launcher_for(asked.platform), known_as(asked, reference), limits, Display(say))
             launch.run_stages()
             pages = run_status(workspace).pages
     except LlmOcrError as error:

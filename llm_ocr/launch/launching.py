@@ -20,7 +20,6 @@ from llm_ocr.launch import FIELDS, PIPELINE, REPAIR, Job, JobSpec, JobStatus, La
 from llm_ocr.launch.bill import Budget, bounded, budget_of, check_prices, has_ended, most_text, price_of, record_end
 from llm_ocr.launch.library import UPLOADS, check_wheel, uploaded, with_library
 from llm_ocr.launch.records import (
-    Launched,
     Submission,
     read_launches,
     submissions,
@@ -370,9 +369,7 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
         there = {name: value for name, value in server.items() if value} if sources != settings.sources else {}
         extract = {**there, **asked.settings["extract"], "sources": list(sources)}
         asked = replace(asked, settings={**asked.settings, "extract": extract})
-    specs = {stage: asdict(asked.specs[stage]) for stage in asked.stages}
-    record = Launched(asked.id, asked.platform, asked.stages, asked.settings, time.time(), specs, asdict(limits))
-    reference = write_launch(workspace, record)
+    reference = write_launch(workspace, replace(asked, created=time.time(), limits=asdict(limits)))
     return Launch(workspace, launcher, known_as(asked, reference), limits, Display(say, terminal))
 
 
@@ -409,8 +406,7 @@ def under_way(workspace: Workspace, asked: LaunchRequest, limits: Mapping[str, A
             f"{spec.stage} of {workspace.url} is in progress as launch {spec.launch} on {running[-1].platform}",
             hint=f"Show it: llm-ocr jobs -w {workspace.url}. Cancel it: llm-ocr jobs cancel -w {workspace.url}",
         )
-    going_on = LaunchRequest(found.id, found.platform, found.stages, asked.specs, found.settings)
-    return known_as(going_on, found.reference)
+    return known_as(replace(found, specs=asked.specs), found.reference)
 
 
 def known_as(asked: LaunchRequest, reference: str) -> LaunchRequest:
@@ -423,7 +419,7 @@ def known_as(asked: LaunchRequest, reference: str) -> LaunchRequest:
     return replace(asked, specs=specs)
 
 
-def _covers(found: Launched, asked: LaunchRequest, limits: Mapping[str, Any], uploads: str) -> bool:
+def _covers(found: LaunchRequest, asked: LaunchRequest, limits: Mapping[str, Any], uploads: str) -> bool:
     """Return whether the record is of the requested platform, stages, and settings.
 
     Sources may also be uploads in the workspace's store. An engine that was not set is stored when its first unit is
@@ -436,22 +432,23 @@ def _covers(found: Launched, asked: LaunchRequest, limits: Mapping[str, Any], up
         if not found.specs or found.limits != limits:
             return False
         for stage in asked.stages:
-            specs = [dict(found.specs[stage]), asdict(asked.specs[stage])]
-            for spec in specs:
-                spec |= {"launch": "", "environment": {**spec["environment"], "LLM_OCR_LAUNCH": ""}}
-            if specs[0] != specs[1]:
+            theirs, ours = (
+                replace(spec, launch="", environment={**spec.environment, "LLM_OCR_LAUNCH": ""})
+                for spec in (found.specs[stage], asked.specs[stage])
+            )
+            if theirs != ours:
                 return False
     flexible = ("sources", "source_endpoint", "source_region", "engine")
     for stage in asked.stages:
-        theirs, ours, environment = found.settings[stage], asked.settings[stage], asked.specs[stage].environment
-        fixed = [{name: settings[name] for name in settings if name not in flexible} for settings in (theirs, ours)]
-        if fixed[0] != fixed[1] or theirs.get("engine") not in (None, "auto", ours.get("engine")):
+        old, new, environment = found.settings[stage], asked.settings[stage], asked.specs[stage].environment
+        fixed = [{name: settings[name] for name in settings if name not in flexible} for settings in (old, new)]
+        if fixed[0] != fixed[1] or old.get("engine") not in (None, "auto", new.get("engine")):
             return False
-        for source in theirs.get("sources", ()):
-            if source not in ours.get("sources", ()) and (not source.startswith(uploads) or ".." in source):
+        for source in old.get("sources", ()):
+            if source not in new.get("sources", ()) and (not source.startswith(uploads) or ".." in source):
                 return False
         for name in ("endpoint", "region"):
-            usual = (None, ours.get(f"source_{name}"), environment.get(f"LLM_OCR_WORKSPACE_{name.upper()}"))
-            if theirs.get(f"source_{name}") not in usual:
+            usual = (None, new.get(f"source_{name}"), environment.get(f"LLM_OCR_WORKSPACE_{name.upper()}"))
+            if old.get(f"source_{name}") not in usual:
                 return False
     return True

@@ -9,13 +9,14 @@ launches/<id>/<stage>-<n>.end.json      after the end of the jobs: their states 
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from llm_ocr.config.environment import environment
 from llm_ocr.config.groups import without_credentials
 from llm_ocr.errors import WorkspaceError
 from llm_ocr.launch import FIELDS, PIPELINE, REPAIR, Job, JobSpec, JobStatus, is_installed
+from llm_ocr.launch.specs import LaunchRequest
 from llm_ocr.workspace import Workspace, codec
 from llm_ocr.workspace.stored import LAUNCHES, launch_key, launch_reference
 
@@ -26,20 +27,6 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]*")
 _LOOPBACK = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)")
 _ENDPOINT = "LLM_OCR_PLATFORM_ENDPOINT"
 _FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<number>\d+)\.(?P<kind>spec|jobs|end)\.json")
-
-
-@dataclass(frozen=True, slots=True)
-class Launched:
-    """Record of a launch. `settings` are those of each stage."""
-
-    id: str
-    platform: str
-    stages: tuple[str, ...]
-    settings: Mapping[str, Mapping[str, Any]]
-    created: float  # seconds since 1970
-    specs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by stage, as the coordinator submits them
-    limits: Mapping[str, Any] = field(default_factory=dict)  # limits of the launch (`launching.Limits`)
-    reference: str = ""  # reference with the hash of the file that contains this record; not stored in the record
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +45,29 @@ class Submission:
         return self.end is not None
 
 
-def write_launch(workspace: Workspace, launched: Launched) -> str:
+def write_launch(workspace: Workspace, launched: LaunchRequest) -> str:
     """Write the record of a launch, and return the reference that its jobs receive."""
     value = asdict(launched)
     del value["reference"]
+    value["specs"] = {stage: value["specs"][stage] for stage in launched.stages}  # without the coordinator's
     workspace.create_json(launch_key(launched.id), value)
     return launch_reference(launched.id, codec.dump(value, indent=2))
 
 
-def read_launches(workspace: Workspace) -> list[Launched]:
+def launch_from(value: Mapping[str, Any], reference: str) -> LaunchRequest:
+    """Return the launch in a record. Older versions recorded no specs and no limits."""
+    specs = {stage: JobSpec(**spec) for stage, spec in value.get("specs", {}).items()}
+    return LaunchRequest(**{**value, "stages": tuple(value["stages"]), "specs": specs, "reference": reference})
+
+
+def read_launches(workspace: Workspace) -> list[LaunchRequest]:
     """Return all launches of a workspace, the oldest first."""
     found = []
     for info in workspace.store.list(f"{LAUNCHES}/"):
         if info.key.endswith("/launch.json"):
             data = workspace.store.get(info.key)
             value = codec.load(data, f"{workspace.url}: {info.key}")
-            reference = launch_reference(str(value["id"]), data)
-            found.append(Launched(**{**value, "stages": tuple(value["stages"]), "reference": reference}))
+            found.append(launch_from(value, launch_reference(str(value["id"]), data)))
     return found
 
 

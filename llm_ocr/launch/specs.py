@@ -90,13 +90,16 @@ _CLIENTS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """Requested launch: its stages, the spec of each, and the settings that their jobs read."""
+    """Launch, as requested or as recorded: its stages, the spec of each, and the settings that their jobs read."""
 
     id: str
     platform: str
     stages: tuple[str, ...]
-    specs: Mapping[str, JobSpec]
+    specs: Mapping[str, JobSpec] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    created: float = 0.0  # seconds since 1970, in a record
+    limits: Mapping[str, Any] = field(default_factory=dict)  # `launching.Limits`, in a record
+    reference: str = ""  # reference with the hash of the record's file; not stored in the record
 
 
 def new_id() -> str:
