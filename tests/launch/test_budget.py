@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from sagemaker_account import opened
 
 import llm_ocr
 from llm_ocr.cli import main
@@ -25,15 +24,6 @@ STOPPING = 120
 def paid(dollars: float, per_hour: float, shards: int = 1) -> int:
     """Whole minutes that the dollars pay for, in seconds."""
     return (int(dollars / per_hour * 3600 / shards) - STOPPING) // 60 * 60
-
-
-def test_sagemaker_receives_the_time_that_the_budget_pays_for(digital):
-    with opened() as account:
-        words = ("--hardware", "ml.c5.xlarge", "--image", account.image, "--role", account.role, "--shards", "2")
-        place = ("-w", account.workspace, "--max-cost", "0.25")
-        assert main(["launch", "sagemaker", "extract", str(digital / "one.pdf"), *place, *words, *EMBEDDED]) == 0
-        (job,) = account.fake.jobs.values()
-        assert job.body["StoppingCondition"]["MaxRuntimeInSeconds"] == paid(0.25, 0.204, 2) < 86_400
 
 
 def test_hugging_face_receives_the_time_that_the_budget_pays_for(platform, digital):

@@ -1,14 +1,12 @@
 """`llm-ocr launch` and `llm-ocr jobs` as people use them, on a Slurm whose tasks are processes of this machine."""
 
 import json
-import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fake_slurm_programs import running_slurm
-from running import cli, environment, program, said, status_of, when
+from running import cli, said, status_of, when
 
 from llm_ocr.launch import launching
 
@@ -67,23 +65,6 @@ def test_what_was_submitted_is_cancelled(digital, tmp_path, slurm):
     assert when(over) == "cancelled"
     again = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=slurm)
     assert again.stdout == "No job is running.\n"
-
-
-def test_ctrl_c_during_wait_names_the_command_that_ends_the_jobs(digital, tmp_path, slurm):
-    words = ("launch", "slurm", "extract", str(digital / "one.pdf"), "-w", "w", "--wait")
-    words += ("--server-url", "http://127.0.0.1:9")
-    run = subprocess.Popen(program(*words), cwd=tmp_path, env=environment(**slurm), stderr=subprocess.PIPE, text=True)
-    assert run.stderr
-    for line in run.stderr:
-        if "1 job: " in line:
-            break
-    run.send_signal(signal.SIGINT)
-    rest = run.stderr.read()
-    assert run.wait(300) == 4, rest
-    said_last = f"1 job goes on: llm-ocr jobs cancel -w {tmp_path / 'w'}\nRun the same command again to watch them.\n"
-    assert rest.endswith(said_last), rest
-    cancelled = cli("jobs", "cancel", "-w", "w", cwd=tmp_path, env=slurm)
-    assert cancelled.stdout.startswith("Canceled "), said(cancelled)
 
 
 def test_a_job_that_fails_is_an_error_with_its_reason(digital, tmp_path, slurm):
