@@ -4,8 +4,6 @@ import errno
 import fcntl
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from unittest import mock
 
@@ -175,22 +173,6 @@ def test_power_cut_loses_nothing_that_was_reported_written(tmp_path, monkeypatch
     getattr(store, operation)("a/k", b"new", *before)
     new_folder = [] if before else ["sync folder"]
     assert steps == [*new_folder, "sync file", named, "sync folder"]
-
-
-def test_a_killed_process_leaves_no_half_object(tmp_path):
-    code = """
-import sys
-from pathlib import Path
-from tests.fakes.crash import CrashingLocalStore, CrashPoint, When, die_by_exit
-point = CrashPoint(int(sys.argv[2]), When.BEFORE, die_by_exit)
-CrashingLocalStore(Path(sys.argv[1]), point).create("k", b"data")
-"""
-    for at in (1, 3):
-        root = tmp_path / str(at)
-        ended = subprocess.run([sys.executable, "-c", code, str(root), str(at)], check=False)
-        assert ended.returncode == 137
-        assert LocalStore(root).stat("k") is None
-        LocalStore(root).create("k", b"again")
 
 
 def test_files_get_the_permissions_that_the_user_set(tmp_path):
