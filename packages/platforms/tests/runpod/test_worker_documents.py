@@ -62,16 +62,14 @@ def test_pages_of_several_images_are_counted_through(small_examples, tmp_path):
     assert "Invoice" in reply["markdown_result"]
 
 
-def test_figures_are_cropped_and_linked_by_the_crop_names(examples):
-    reply = asked(
-        {
-            "pdf_base64": b64(examples / "paper.pdf"),
-            "return_crop_images": True,
-            "crop_images_base64": True,
-            "return_layout_visualization": True,
-            "layout_visualization_base64": True,
-        }
-    )
+def test_figures_are_cropped_and_linked_up_to_the_limit(examples):
+    given = {"pdf_base64": b64(examples / "paper.pdf"), "return_crop_images": True}
+    pictures = {"crop_images_base64": True, "return_layout_visualization": True, "layout_visualization_base64": True}
+
+    async def use(worker):
+        return [await worker.handle({"id": "1", "input": given | more}) for more in (pictures, {"max_crop_images": 1})]
+
+    reply, limited = with_worker(use)
     names = [crop["name"] for crop in reply["crop_images"]]
     assert len(names) == len(set(names)) == 4
     assert set(re.findall(r"\]\((imgs/[^)]+)\)", reply["markdown_result"])) == set(names)
@@ -84,15 +82,10 @@ def test_figures_are_cropped_and_linked_by_the_crop_names(examples):
         image = Image.open(io.BytesIO(base64.b64decode(picture["base64"])))
         assert image.size == (picture["width"], picture["height"])
     assert [one["page"] for one in reply["layout_visualizations"]] == [1, 2, 3]
-
-
-def test_so_many_crops_and_no_more_and_the_reply_says_so(examples):
-    given = {"pdf_base64": b64(examples / "paper.pdf"), "return_crop_images": True, "max_crop_images": 1}
-    reply = asked(given)
-    assert len(reply["crop_images"]) == 1
-    assert "base64" not in reply["crop_images"][0]
-    assert "crop_images: 1 of 4 (max_crop_images)" in reply["notes"]
-    assert any("crop_images_base64" in note for note in reply["notes"])
+    assert len(limited["crop_images"]) == 1
+    assert "base64" not in limited["crop_images"][0]
+    assert "crop_images: 1 of 4 (max_crop_images)" in limited["notes"]
+    assert any("crop_images_base64" in note for note in limited["notes"])
 
 
 def test_the_kind_is_told_by_the_content(examples):
