@@ -210,11 +210,6 @@ _PROCESSES = 5.0
 #: Holders that messages name.
 _MOST_NAMED = 4
 
-#: The next unit of the plan is tried unless recent tries failed too often: weight of the last try, and minimum success.
-_WEIGHT = 0.3
-_LEAST_LUCK = 0.4
-_LUCK_OF_A_LOOK = 0.45  # allows one more try
-
 
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -288,7 +283,6 @@ class UnitScanner:
         self._pool: list[int] = []
         self._pool_time = 0.0
         self._place: int | None = None  # place of the last claimed unit
-        self._luck = 1.0
         self._again: float | None = None
         self._by_sample = False
         self._sample = max(len(self._groups.members) // _SHARE, _LEAST_SAMPLE)
@@ -324,7 +318,7 @@ class UnitScanner:
     def _candidate(self) -> int | None:
         if self._place is not None:
             after = self._place + 1
-            if after < len(self._units) and self._luck >= _LEAST_LUCK:
+            if after < len(self._units):
                 is_free = self._is_ready(after) and not self._was_ours(after)
                 if is_free and after not in self._seen.get(self._groups.of(after), {}):
                     return after
@@ -352,8 +346,6 @@ class UnitScanner:
         else:
             outcome = self._leases.steal(unit, lease.version, self._pool_time - lease.since)
             lease.not_before = self._leases.clock() + self._leases.options.seconds
-        if self._place is not None:
-            self._luck += _WEIGHT * ((outcome is Claim.OURS) - self._luck)
         self._place = None
         if outcome is Claim.HELD:
             if lease is not None:
@@ -400,7 +392,6 @@ class UnitScanner:
         self._seen[group], self._looked[group] = seen, began
         self._random.shuffle(free)
         self._pool, self._pool_time = free, began
-        self._luck = max(self._luck, _LUCK_OF_A_LOOK)
         if free:
             self._to_look.append(group)
             self._settled.discard(group)
