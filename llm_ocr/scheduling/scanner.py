@@ -276,7 +276,6 @@ class UnitScanner:
         self._seen: dict[int, dict[int, _Seen]] = {}  # by group, then by place
         self._looked: dict[int, float] = {}  # time of the last look at each group
         self._settled: set[int] = set()  # groups without a free unit
-        self._asked: set[int] = set()  # places whose holder was asked for
         self._named: set[Holder] = set()
         all_groups = range(len(self._groups.members)) if ready is None else ()
         self._to_look = deque(self._random.sample(all_groups, len(all_groups)))
@@ -424,11 +423,9 @@ class UnitScanner:
             return Exhausted(round(len(self._held()) * groups / max(len(self._settled), 1)), exact=False)
         left = _MOST_ASKED  # ask who holds silent leases: units are free if their process has ended
         for place, lease in (entry for group in self._settled for entry in self._seen[group].items()):
-            renewed = now - lease.since < _ALIVE * options.beat
-            if lease.holder or not left or self._alive(lease, now) or (place in self._asked and renewed):
+            if lease.holder or not left or self._alive(lease, now):
                 continue
             left -= 1
-            self._asked.add(place)
             lease.holder = self._leases.holder(self._units.name(place)) or Holder()
         if self._found_orphans(now):
             return None
