@@ -141,9 +141,6 @@ async def _described(command: Job[AssemblyCommand], pages_from: str, source: str
     return await key_before(command, DESCRIBE, fitting[-1])
 
 
-# The state that all items share.
-
-
 @dataclass(frozen=True, slots=True)
 class AssembleJob:
     """State that all items of a plan share."""
@@ -248,9 +245,6 @@ def _finish_dataset(command: Job[AssemblyCommand], job: AssembleJob) -> None:
         name_dataset(command)
 
 
-# One item: its figures, dataset file, and documents, then its marker.
-
-
 def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
     """Write one item's views, publish its Markdown, and return the statuses of its pages.
 
@@ -299,9 +293,6 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
     finals = finals_to_parquet([(record.page_id, markdown) for record, markdown in written])
     publish(job.workspace, ASSEMBLE, job.key, item.name, finals, Summary(counts=counts))
     return statuses
-
-
-# Which items this worker assembles, and which of the assembled ones are intact.
 
 
 def _todo(job: AssembleJob, command: Job[AssemblyCommand], share: Sharing, describe: str) -> Iterator[Item]:

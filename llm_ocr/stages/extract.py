@@ -356,9 +356,6 @@ class Extract:
             verifier.forget(page)
 
 
-# The stage's key and its conditions.
-
-
 def identity(renderer: Renderer, ready: Reading, settings: ReadingCommand) -> Mapping[str, Any]:
     """Return the settings that determine the rows. Their hash is the key of the stage."""
     about: dict[str, Any] = {"reader": dict(ready.reader.identity()), "render": dict(renderer.identity())}
@@ -390,9 +387,6 @@ def _once_encrypted(workspace: Workspace, key: str, own: Sequence[Generation]) -
 def caps_of(settings: RequestSettings) -> Caps:
     """Return the user's limits on units, documents, and pages in progress."""
     return Caps(settings.workers, settings.max_concurrent_documents, settings.max_page_concurrency)
-
-
-# The expected rows, for the progress.
 
 
 def expected_pages(
@@ -430,9 +424,6 @@ def expected_pages(
         pages += correction(marker.summary)
         estimated -= marker.summary.extra.estimated
     return Expected(pages, done, estimated)
-
-
-# Page counts that the plan only estimated.
 
 
 async def counted_units(units: AsyncIterable[Unit], count: Count) -> AsyncGenerator[Unit, None]:
@@ -484,9 +475,6 @@ async def _counted_part(part: DocumentPart, count: Count) -> DocumentPart:
     if not pages:
         return replace(part, reason=Reason.NO_SUCH_PAGE, detail=no_such_page(total), page_total=total)
     return replace(part, pages=pages, page_total=total)
-
-
-# The row of a page.
 
 
 async def finished_page(
@@ -637,10 +625,8 @@ def without_model(first: PageRecord, why: str) -> PageRecord:
     return replace(first, status=Status.DEGRADED, reason=Reason.MODEL_LOST, detail=detail)
 
 
-# The spool: a row without its images stays in memory, and the images wait in a file.
-
-
 def _images(record: PageRecord) -> list[bytes]:
+    """Return the images of a row, which the spool may keep in a file while the row stays in memory."""
     return [*([record.image.data] if record.image else []), *(figure.image.data for figure in record.figures)]
 
 
@@ -649,9 +635,6 @@ def _with_images(record: PageRecord, data: Sequence[bytes]) -> PageRecord:
     image = replace(record.image, data=next(left)) if record.image else None
     figures = tuple(replace(figure, image=replace(figure.image, data=next(left))) for figure in record.figures)
     return replace(record, image=image, figures=figures)
-
-
-# Starting the servers during planning.
 
 
 @contextlib.asynccontextmanager

@@ -14,9 +14,6 @@ from typing import Any, Generic, TypeVar
 
 from llm_ocr.storage.own_folder import OwnFolder
 
-# Admission: bounds the items, and their bytes, between the source and the engine.
-
-
 #: Bytes assumed for an item until the first item is weighed: about a rendered page.
 FIRST_GUESS = 512 << 10
 #: Share of the newest weight in the moving average.
@@ -95,9 +92,6 @@ class Ticket:
             self._admission._count -= 1
             self._admission._bytes -= self.weight
             self._admission._left.set()
-
-
-# Order of the items: as given, unless a cap on documents or pages of a document delays an item.
 
 
 ItemT = TypeVar("ItemT")
@@ -210,9 +204,6 @@ class DocumentLimiter(Generic[ItemT]):
         return None
 
 
-# Spool: finished rows of incomplete units, in memory up to a limit and then in local files.
-
-
 RowT = TypeVar("RowT")
 
 
@@ -275,9 +266,6 @@ class Spool(Generic[RowT]):
         if self._folder is not None:
             self._folder.remove()
             self._folder = None
-
-
-# Flow: the tasks of the items.
 
 
 U = TypeVar("U")

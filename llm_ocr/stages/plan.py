@@ -227,9 +227,6 @@ async def need_plan(workspace: Workspace, command: str) -> None:
     )
 
 
-# A dry run.
-
-
 def preview(settings: PlanSettings, progress: Progress | None = None) -> PlanResult:
     """Return the result that `plan` would have. Raises the errors of `find` and `plan`.
 

@@ -41,9 +41,6 @@ from llm_ocr.workspace.verdict import judge, verdict_from_json
 
 Clock = Callable[[], float]
 
-# What this worker uses: processor time of its processes, and utilization of the GPUs of its servers.
-
-
 _PROC = Path("/proc")
 #: Readings from one search for processes to the next: a search reads all processes of the machine (10 ms for 500).
 SEARCH = 10
@@ -180,9 +177,6 @@ class GpuMeter:
         return sum(busy) / len(busy) if busy else None
 
 
-# Samples over time.
-
-
 class Sampler:
     """Samples the numbers of one stage over time.
 
@@ -258,9 +252,6 @@ class Sampler:
         }
 
 
-# Progress that is shown and also counted, for the end of the command.
-
-
 class Tally:
     """Passes the progress on to `shown`, and counts what the command finishes.
 
@@ -299,9 +290,6 @@ class Tally:
 
     def end(self) -> None:
         self._shown.end()
-
-
-# Progress that is shown and also written into the workspace: totals, and series over time.
 
 
 #: Seconds between two writes of the totals, and writes of totals between two writes of the series.

@@ -127,9 +127,6 @@ class Remote:
             await self._documents.close()
 
 
-# Rendering.
-
-
 def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
     """Return the passwords to try; those of the file are last. Raises `UsageError` if the file cannot be read."""
     found = [secret.get_secret_value() for secret in given]

@@ -284,9 +284,6 @@ def copy_markers(
         _log.warning("the markers of %s are not copied, and readers get each of them: %s", stage, error)
 
 
-# Following the stage before, and waiting for its results.
-
-
 _PAST = {"extract": "extracted", "describe": "described"}
 
 
