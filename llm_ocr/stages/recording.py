@@ -292,10 +292,8 @@ class Tally:
         self._shown.end()
 
 
-#: Seconds between two writes of the totals, and writes of totals between two writes of the series.
-EVERY, SERIES_AFTER = 15.0, 4
-#: Seconds between two writes of both to a store that batches writes into commits.
-SELDOM = 120.0
+#: Seconds between two writes of totals and series; the second for a store that batches writes into commits.
+EVERY, SELDOM = 15.0, 120.0
 #: Seconds between two samples.
 LOOK = 1.0
 
@@ -388,33 +386,28 @@ class Recorded(Tally):
 
     async def _write_often(self) -> None:
         """Write the numbers in sequence, so that an older state never replaces a newer one."""
-        over, turn = False, 0
+        over = False
         while not over:
-            over, turn = await self._is_over(SELDOM if self._gathers else EVERY), turn + 1
+            over = await self._is_over(SELDOM if self._gathers else EVERY)
             if self._gathers and not (over or self._has_engine):
                 continue  # every write becomes part of a commit, and without an engine the markers are enough
-            whole, self._ended = self._ended, []
-            under_way = [self._state()] if self._stage else []
-            if over or self._gathers or turn % SERIES_AFTER == 0:
-                whole, under_way = [*whole, *under_way], []
-            await asyncio.to_thread(self._write, whole, under_way)
+            states, self._ended = self._ended, []
+            if self._stage:
+                states.append(self._state())
+            await asyncio.to_thread(self._write, states)
 
     async def _is_over(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._over.wait(), seconds)
         return self._over.is_set()
 
-    def _write(self, whole: Sequence[_State], totals: Sequence[_State]) -> None:
-        """Write totals and series of the stages in `whole`, and only the totals of those in `totals`.
-
-        The series are written first, so that both are part of one commit in stores with commits.
-        """
-        for number, (spending, series) in enumerate((*whole, *totals)):
+    def _write(self, states: Sequence[_State]) -> None:
+        """Write totals and series of stages; the series first, so that both are part of one commit."""
+        for spending, series in states:
             if not (spending.items or spending.tokens_in or spending.hour_cost):
                 continue
             try:
-                if number < len(whole):
-                    write_series(self._workspace, series)
+                write_series(self._workspace, series)
                 write_spending(self._workspace, spending)
             except StorageError as error:
                 _log.warning("cannot write the metrics of this worker: %s", error)

@@ -169,6 +169,6 @@ def test_elsewhere_both_are_written_while_the_stage_runs(monkeypatch):
     monkeypatch.setattr("llm_ocr.stages.recording.EVERY", 0.02)
     series = "metrics/w-extract.series.json"
     puts, workspace = _recorded(MemoryStore(), engine=True, begun=lambda puts: puts[series])
-    assert puts["metrics/w-extract.json"] > puts[series] > 1
+    assert puts["metrics/w-extract.json"] == puts[series] > 1
     assert [one.items for one in all_series(workspace)] == [2]
     assert [one.items for one in Records(workspace).read()] == [2]
