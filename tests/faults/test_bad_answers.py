@@ -4,7 +4,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from faulty import PAGES, PAGES_EACH, accounted, asked, extract, pages, same_as, simulator
+from faulty import PAGES, PAGES_EACH, accounted, asked, extract, pages, simulator
 from PIL import Image
 from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen import canvas
@@ -158,10 +158,3 @@ def test_many_bad_answers_of_a_faulty_server_stay_distinct(documents, tmp_path):
     assert reasons.count("server error") == lost
     assert set(reasons) == {"server error", "repetition loop", "empty answer"}
     assert len(requests) == PAGES + len(reasons) + sum(one["fault"] == "429" for one in requests)
-
-
-def test_a_clean_run_over_the_simulator_repeats_to_the_letter(documents, clean, tmp_path):
-    with simulator() as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url, pages_per_unit=7, max_inflight_requests=3)
-        assert run.code == 0, run.said
-    same_as(clean, tmp_path / "w")

@@ -64,14 +64,6 @@ def test_all_faults_together(documents, clean, tmp_path):
     same_as(clean, tmp_path / "w")
 
 
-def test_a_busy_server_never_uses_up_a_pages_tries(documents, clean, tmp_path):
-    with simulator(fault={"429": 0.25, "503": 0.25, "retry-after": 0.05}) as server:
-        run = extract(documents, tmp_path / "w", server_url=server.url, max_page_attempts=1)
-        assert run.code == 0, run.said
-        assert asked(server).total() == PAGES + faulted(server)
-    same_as(clean, tmp_path / "w")
-
-
 def test_a_provider_without_gauges_that_takes_a_few_at_a_time(documents, clean, tmp_path):
     # Answers take so long that requests overlap on a busy machine, too.
     with simulator(no_metrics=True, speed=15, fault={"max-inflight": 3, "retry-after": 0.1}) as server:
