@@ -6,8 +6,12 @@ import pytest
 from running import Told
 
 import llm_ocr
+from llm_ocr.config.loading import settings_from
+from llm_ocr.config.models import ExtractSettings
 from llm_ocr.engines.regions.doclayout import installed
 from llm_ocr.errors import UsageError, WorkspaceMismatch
+from llm_ocr.stages.model_choice import model_choice
+from llm_ocr.stages.readers import chosen_detector
 from llm_ocr.types import BlockKind
 from llm_ocr_simulator import running
 
@@ -45,6 +49,13 @@ def extract(sources, server, workspace, **more):
         **more,
     }
     return llm_ocr.extract(sources, workspace=workspace, progress=told, **settings), told.lines
+
+
+def chosen(**settings) -> tuple[str | None, list[str]]:
+    """Return the detector that the settings choose, and the messages for the user."""
+    lines: list[str] = []
+    given = settings_from(ExtractSettings, "extract", {"workspace": "-", "model": "glm-ocr", **settings})
+    return chosen_detector(given, model_choice(given).profile, lines.append), lines
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +100,9 @@ def test_same_command_sends_no_request_other_mapping_is_refused(regions, server,
 
 
 @pytest.mark.usefixtures("without_detector")
-def test_the_embedded_layout_stands_in_where_it_must_and_says_so(server, small_examples, tmp_path):
-    _, lines = extract(small_examples / "invoice.png", server, tmp_path / "w", layout_first="always")
+def test_the_embedded_layout_stands_in_where_it_must_and_says_so():
+    name, lines = chosen(layout_first="always")
+    assert name == "embedded"
     assert any("Using the embedded engine's layout" in line and '"torch>=' in line for line in lines)
 
 
@@ -103,19 +115,14 @@ def test_missing_detector_reads_whole_pages_with_one_warning(server, small_examp
     assert len([line for line in lines if "reading whole pages" in line and '"torch>=' in line]) == 1
 
 
-@pytest.mark.parametrize("chosen", [{"layout_first": "never"}, {"model": "deepseek-ocr", "server_model": GLM}])
-def test_whole_pages_are_the_way_of_most_models(server, small_examples, tmp_path, chosen):
-    server.reset()
-    once = {"fallback": "none", "max_page_attempts": 1}
-    _, lines = extract(small_examples / "invoice.png", server, tmp_path / "w", **once, **chosen)
-    assert len(server.log()["requests"]) == 1
-    assert not any("whole pages" in line for line in lines)
+@pytest.mark.parametrize("settings", [{"layout_first": "never"}, {"model": "deepseek-ocr"}])
+def test_whole_pages_are_the_way_of_most_models(settings):
+    assert chosen(**settings) == (None, [])
 
 
-def test_a_prompt_about_pages_is_about_pages(server, small_examples, tmp_path):
-    server.reset()
-    _, lines = extract(small_examples / "invoice.png", server, tmp_path / "w", mode="text", detector="embedded")
-    assert len(server.log()["requests"]) == 1
+def test_a_prompt_about_pages_is_about_pages():
+    name, lines = chosen(mode="text", detector="embedded")
+    assert name is None
     assert any("reading whole pages because of `mode`" in line for line in lines)
 
 
