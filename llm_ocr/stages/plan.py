@@ -187,28 +187,20 @@ def _report(result: PlanResult, skipped: dict[str, int], progress: Progress) -> 
     if total := sum(result.unopened.values()):
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(result.unopened.items()))
         more = ", ..." if total > len(result.unopened_examples) else ""
-        examples = ((shown(source), detail.partition("\n")[0]) for source, detail in result.unopened_examples)
-        named = ", ".join(f"{source} ({detail})" if detail else source for source, detail in examples) + more
+        unopened = ((shown(source), detail.partition("\n")[0]) for source, detail in result.unopened_examples)
+        named = ", ".join(f"{source} ({detail})" if detail else source for source, detail in unopened) + more
         progress.say(f"{plural(total, 'document')} cannot be read, and will be `failed` ({reasons}): {named}")
     if result.copies:
         progress.say(f"{plural(result.copies, 'duplicate')} of documents: read once, written under each path")
-    if result.elsewhere:
-        more = ", ..." if result.elsewhere > len(result.elsewhere_examples) else ""
-        named = ", ".join(map(shown, result.elsewhere_examples)) + more
-        progress.say(f"{plural(result.elsewhere, 'document')} planned by another source, not read again: {named}")
-    if result.changed:
-        more = ", ..." if result.changed > len(result.changed_examples) else ""
-        named = ", ".join(map(shown, result.changed_examples)) + more
-        progress.say(
-            f"{plural(result.changed, 'document')} changed and will be read again; "
-            f"the old text gets another file name: {named}"
-        )
-    if result.differing:
-        named = ", ".join(map(shown, result.examples))
-        progress.say(
-            f"{plural(result.differing, 'document')} already planned with more pages or other content, not changed: "
-            f"{named}"
-        )
+    renamed = "changed and will be read again; the old text gets another file name"
+    for count, examples, what in (
+        (result.elsewhere, result.elsewhere_examples, "planned by another source, not read again"),
+        (result.changed, result.changed_examples, renamed),
+        (result.differing, result.examples, "already planned with more pages or other content, not changed"),
+    ):
+        if count:
+            more = ", ..." if count > len(examples) else ""
+            progress.say(f"{plural(count, 'document')} {what}: {', '.join(map(shown, examples))}{more}")
 
 
 async def need_plan(workspace: Workspace, command: str) -> None:
