@@ -1,7 +1,6 @@
 """Which units a worker takes: what was asked for, leases, the platform's share, or all; and what its start costs."""
 
 import asyncio
-import json
 
 import pytest
 from running import FRUGALLY, Told
@@ -10,7 +9,6 @@ import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.config.models import DescribeSettings, ExtractSettings, RunSettings
 from llm_ocr.errors import UsageError, WorkspaceError
-from llm_ocr.scheduling import shards
 from llm_ocr.scheduling.leases import LeaseOptions, Leases
 from llm_ocr.scheduling.shards import Shard, Split
 from llm_ocr.stages import sharing
@@ -33,14 +31,6 @@ from tests.fakes.memory_store import MemoryStore
 from tests.fakes.planning import plan_documents
 
 CLOUD_RUN = {"CLOUD_RUN_TASK_INDEX": "1", "CLOUD_RUN_TASK_COUNT": "3"}
-SAGEMAKER = {"SM_HOSTS": '["algo-2", "algo-1", "algo-3"]', "SM_CURRENT_HOST": "algo-2"}
-SLURM = {
-    "SLURM_ARRAY_TASK_ID": "5",
-    "SLURM_ARRAY_TASK_MIN": "4",
-    "SLURM_ARRAY_TASK_MAX": "6",
-    "SLURM_ARRAY_TASK_COUNT": "3",
-}
-PLATFORMS = pytest.mark.parametrize("platform", [CLOUD_RUN, SAGEMAKER, SLURM], ids=["cloud run", "sagemaker", "slurm"])
 
 
 class Telling(Told):
@@ -74,9 +64,8 @@ class Scarce(MemoryStore):
 
 @pytest.fixture(autouse=True)
 def no_platform(monkeypatch):
-    for names in (CLOUD_RUN, SAGEMAKER, SLURM):
-        for name in names:
-            monkeypatch.delenv(name, raising=False)
+    for name in CLOUD_RUN:
+        monkeypatch.delenv(name, raising=False)
 
 
 def on(monkeypatch, platform):
@@ -104,26 +93,17 @@ def planned(workspace, units):
     plan_documents(workspace, documents, pages_per_unit=2)
 
 
-@PLATFORMS
-def test_in_a_folder_the_platforms_share_is_taken_and_said(tmp_path, monkeypatch, platform):
-    on(monkeypatch, platform)
+def test_in_a_folder_the_platforms_share_is_taken_and_said(tmp_path, monkeypatch):
+    on(monkeypatch, CLOUD_RUN)
     job = job_on(LocalStore(tmp_path / "w"))
     assert split(job) == Split(Shard(1, 3))
     (line,) = job.progress.lines
     assert "shard 1 of 3" in line
-    assert any(name in line for name in platform)
+    assert "CLOUD_RUN_TASK_INDEX" in line
 
 
-def test_the_file_of_sagemaker_is_read(tmp_path, monkeypatch):
-    file = tmp_path / "resourceconfig.json"
-    file.write_text(json.dumps({"current_host": "algo-1", "hosts": ["algo-2", "algo-1"]}))
-    monkeypatch.setattr(sharing, "detected_shard", lambda environment: shards.detected_shard(environment, [file]))
-    assert split(job_on(LocalStore(tmp_path / "w"))) == Split(Shard(0, 2))
-
-
-@PLATFORMS
-def test_leases_are_better_than_the_platforms_share(monkeypatch, platform):
-    on(monkeypatch, platform)
+def test_leases_are_better_than_the_platforms_share(monkeypatch):
+    on(monkeypatch, CLOUD_RUN)
     job = job_on(MemoryStore())
     assert split(job) == Split(leases=True)
     assert job.progress.lines == []
@@ -185,12 +165,6 @@ def test_leases_that_a_folder_cannot_have_are_said(tmp_path, monkeypatch):
     job = job_on(store, lease_seconds=60)
     assert split(job).alone
     assert "no locks here" in job.progress.lines[0]
-
-
-def test_impossible_share_from_the_platform_is_wrong_usage(tmp_path, monkeypatch):
-    on(monkeypatch, {**CLOUD_RUN, "CLOUD_RUN_TASK_INDEX": "3"})
-    with pytest.raises(UsageError, match="CLOUD_RUN_TASK_INDEX says share 3 of 3"):
-        split(job_on(LocalStore(tmp_path / "w")))
 
 
 def test_tasks_of_a_platform_read_each_unit_once(small_examples, tmp_path, monkeypatch):
