@@ -146,7 +146,12 @@ async def _execute(command: str, settings: PipelineCommand, engine: str, progres
 
 async def _run_stages(job: Job[Any], limits: Limits, *, on_ray: bool) -> None:
     """Run the stages of a command, after planning. `run` ends before a stage that waits for units of other workers."""
-    stages = await _stages(without_servers(job) if on_ray else job)
+    stages = _STAGES[job.command]
+    if isinstance(job.settings, RepairSettings):
+        if job.settings.give_up:
+            stages = (give_up,)
+        elif not await plan_repair(without_servers(job) if on_ray else job):  # no page to read
+            stages = tuple(stage for stage in stages if stage is not extract)
     for stage in stages:
         async with (
             _still_exists(job.workspace),
@@ -195,16 +200,6 @@ def _about(engine: str, on_ray: bool, *, hybrid: bool) -> str:
     if engine == "embedded" and not on_ray and ENGINES.get(engine).missing():
         return f"embedded (text layer only: OCR is not installed; {install_command('embedded')})"
     return _ABOUT.get(engine, engine).format(whose="the cluster's" if on_ray else "this machine's")
-
-
-async def _stages(job: Job[Any]) -> tuple[Stage, ...]:
-    """Return the stages of a command, after planning. A repair without a page to read has no Extract."""
-    stages = _STAGES[job.command]
-    if isinstance(job.settings, RepairSettings) and job.settings.give_up:
-        return (give_up,)
-    if isinstance(job.settings, RepairSettings) and not await plan_repair(job):
-        return tuple(stage for stage in stages if stage is not extract)
-    return stages
 
 
 async def _clean(job: Job[CleanSettings]) -> None:

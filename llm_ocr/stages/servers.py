@@ -150,19 +150,16 @@ class Engines:
         if not self._elsewhere:
             running = self.engine == SERVER
             servers = self._running(profile, model) if running else self._own(profile, model, revision)
+        preset = PRESETS.get(settings.preset or "") if self.engine == VLLM else None
+        window = preset.window * len(servers) * settings.data_parallel_size if preset else None
         options = PoolOptions(
-            max_inflight=settings.max_inflight_requests or self._preset_window(len(servers)),
+            max_inflight=settings.max_inflight_requests or window,
             page_tokens=profile.page_tokens,
             stall=settings.request_timeout,
             hangs=min(PoolOptions().hangs, settings.max_page_attempts),
             max_restarts=settings.max_server_restarts,
         )
         return ServerPool(profile.name, servers, options, self._say)
-
-    def _preset_window(self, servers: int) -> int | None:
-        """Return the preset's number of concurrent requests to all started servers; None without a preset."""
-        preset = PRESETS.get(self._serving.preset or "") if self.engine == VLLM else None
-        return preset.window * servers * self._serving.data_parallel_size if preset else None
 
     def _running(self, profile: Profile, model: str) -> Sequence[Server]:
         from llm_ocr.engines.client.connections import address_of
