@@ -162,6 +162,13 @@ def test_two_workers_with_leases_share_the_documents(assembled, server):
     assert sum(run.processed["fields"].expected for run in runs) == 2
 
 
+def test_shards_share_the_documents(assembled, server):
+    server.reset()
+    for index in range(2):
+        run = read(assembled, server, shard_index=index, shard_count=2)
+    assert len(server.log()["requests"]) == sum(row.passages for row in run.fields())
+
+
 def test_new_text_of_a_page_is_asked_again(assembled, server, tmp_path):
     run = read(assembled, server)
     documents = {row.document_id for row in run.fields()}
