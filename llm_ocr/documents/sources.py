@@ -71,19 +71,33 @@ def files_below(root: Path) -> Iterator[Path | Unlisted | OwnResults]:
 
     A folder that llm-ocr wrote is yielded as `OwnResults`, without its files.
 
-    A link to a folder below `root` is not followed, because the folder is listed under its own name. An inaccessible
-    entry is yielded as `Unlisted` in its place and does not affect other entries.
+    A folder that is reachable without a link is listed under its own name. An inaccessible entry is yielded as
+    `Unlisted` in its place and does not affect other entries.
     """
-    base, visited = Path(os.path.realpath(root)), set[tuple[int, int]]()
-    stack = [_entries(str(root), base, visited)]
+    visited: set[tuple[int, int]] = set()
+    # links to folders that are listed under another path; None: no link found so far
+    second: frozenset[str] | None = None
+    stack = [_entries(str(root), visited)]
     while stack:
         entry = next(stack[-1], None)
         if entry is None:
             stack.pop()
-        elif isinstance(entry, str):
-            stack.append(_entries(entry, base, visited))
-        else:
+        elif isinstance(entry, Unlisted | OwnResults):
             yield entry
+        elif not entry.folder:
+            yield Path(entry.path)
+        else:
+            if entry.link and second is None:
+                second = _second_ways(root)
+            if not second or entry.path not in second:
+                stack.append(_entries(entry.path, visited))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    path: str
+    folder: bool = False
+    link: bool = False
 
 
 def unfollowed(entry: "Path | os.DirEntry[str]") -> Unlisted | None:
@@ -97,27 +111,24 @@ def unfollowed(entry: "Path | os.DirEntry[str]") -> Unlisted | None:
     return None
 
 
-def _entries(folder: str, base: Path, visited: set[tuple[int, int]]) -> Iterator[str | Path | Unlisted | OwnResults]:
-    """Yield a folder's entries by name, those to descend into as `str`; nothing for a visited folder."""
-    folders: set[str] = set()
+def _entries(folder: str, visited: set[tuple[int, int]]) -> Iterator[_Entry | Unlisted | OwnResults]:
+    """Yield a folder's entries by name; nothing for a visited folder."""
+    folders: dict[str, bool] = {}  # by name: whether the folder is a link
     broken: dict[str, Unlisted] = {}  # by name
     with ExitStack() as runs:
         try:
-            status = os.stat(folder)  # noqa: PTH116 - a string
-            if (status.st_dev, status.st_ino) in visited:
+            if not _first_time(folder, visited):
                 return
-            visited.add((status.st_dev, status.st_ino))
             if what := _own_results(Path(folder)):
                 yield OwnResults(Path(folder), what)
                 return
             with os.scandir(folder) as found:
-                names = _sorted(_names(found, base, folders, broken), runs)
+                names = _sorted(_names(found, folders, broken), runs)
         except OSError as error:
             yield Unlisted(Path(folder), f"folder cannot be listed: {error.strerror or error}")
             return
         for name in names:
-            path = os.path.join(folder, name)  # noqa: PTH118 - a string
-            yield broken.get(name) or (path if name in folders else Path(path))
+            yield broken.get(name) or _Entry(os.path.join(folder, name), name in folders, folders.get(name, False))  # noqa: PTH118 - a string
 
 
 def _own_results(folder: Path) -> str:
@@ -133,19 +144,23 @@ def _own_results(folder: Path) -> str:
     return "workspace" if isinstance(run, dict) and {"format", "created_by"} <= run.keys() else ""
 
 
-def _names(
-    found: Iterable["os.DirEntry[str]"], base: Path, folders: set[str], broken: dict[str, Unlisted]
-) -> Iterator[str]:
-    """Yield the names of visible entries; also record folders in `folders` and broken links in `broken`."""
+def _first_time(folder: str, visited: set[tuple[int, int]]) -> bool:
+    """Return whether the folder is new, and mark it as visited. Raises `OSError`."""
+    status = os.stat(folder)  # noqa: PTH116 - a string
+    number = (status.st_dev, status.st_ino)
+    if number in visited:
+        return False
+    visited.add(number)
+    return True
+
+
+def _names(found: Iterable["os.DirEntry[str]"], folders: dict[str, bool], broken: dict[str, Unlisted]) -> Iterator[str]:
+    """Yield the names that are not hidden; also record folders in `folders` and broken links in `broken`."""
     for entry in found:
         if entry.name.startswith("."):
             continue
         if _is_folder(entry):
-            if entry.is_symlink():
-                target = Path(os.path.realpath(entry.path))
-                if target.is_relative_to(base) and not hidden(target.relative_to(base).as_posix()):
-                    continue
-            folders.add(entry.name)
+            folders[entry.name] = entry.is_symlink()
         elif entry.is_symlink() and (problem := unfollowed(entry)):
             broken[entry.name] = problem
         yield entry.name
@@ -172,6 +187,27 @@ def _sorted(names: Iterator[str], open_files: ExitStack) -> Iterator[str]:
         runs.append(map(json.loads, file))
         run = sorted(islice(names, RUN))
     return heapq.merge(*runs)
+
+
+def _second_ways(root: Path) -> frozenset[str]:
+    """Return the folders that are skipped because another path leads there; links have lower priority."""
+    visited: set[tuple[int, int]] = set()
+    second = []
+    plain, linked = [str(root)], list[str]()
+    while plain or linked:
+        folder = plain.pop() if plain else linked.pop(0)
+        try:
+            if not _first_time(folder, visited):
+                second.append(folder)
+                continue
+            with os.scandir(folder) as found:
+                shown = (entry for entry in found if not entry.name.startswith(".") and _is_folder(entry))
+                below = sorted((entry.name, entry.is_symlink()) for entry in shown)
+        except OSError:
+            continue  # reported where the entry is listed
+        for name, link in below:
+            (linked if link else plain).append(os.path.join(folder, name))  # noqa: PTH118 - a string
+    return frozenset(second)
 
 
 @dataclass(slots=True)
