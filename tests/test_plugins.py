@@ -96,14 +96,7 @@ class Installation:
 def forget_packages():
     """Forget which packages are installed, and what they add."""
     importlib.invalidate_caches()
-    plugins._entries_on.cache_clear()
-    plugins._search.cache_clear()
-    forget_settings()
-
-
-def forget_settings():
-    """Forget the settings of commands, with the choices that packages add."""
-    for known in (fields.settings_of, fields.command_models, fields.every_setting):
+    for known in (plugins._entries_on, plugins._search, fields.settings_of, fields._models_of, fields._settings_of):
         known.cache_clear()
 
 
@@ -259,8 +252,7 @@ def test_command_of_the_core_cannot_be_replaced(installed):
 
 
 def test_without_packages_their_commands_are_unknown(monkeypatch, tmp_path, request):
-    request.addfinalizer(forget_settings)  # those of no package
-    forget_settings()
+    request.addfinalizer(fields.settings_of.cache_clear)  # choices that were asked for without packages
     monkeypatch.setattr(plugins, "_entries_on", lambda path, group: {})
     assert all_commands() == CORE
     with pytest.raises(UsageError, match="unknown command 'view'"):

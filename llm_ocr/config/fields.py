@@ -19,7 +19,7 @@ from pydantic_core import PydanticUndefined
 from llm_ocr.config.commands import all_commands
 from llm_ocr.config.groups import ALL, Group, LogSettings
 from llm_ocr.errors import LlmOcrError
-from llm_ocr.plugins import ExtensionPoint
+from llm_ocr.plugins import Command, ExtensionPoint
 
 #: Prefix of every environment variable of llm_ocr.
 PREFIX = "LLM_OCR_"
@@ -86,20 +86,28 @@ def settings_of(model: type[BaseModel]) -> Mapping[str, Setting]:
     return {name: _setting(model, name, field) for name, field in model.model_fields.items()}
 
 
-@cache
 def command_models() -> Mapping[str, type[BaseModel]]:
     """Return the settings models of all commands by name, without those that cannot be imported."""
+    return _models_of(all_commands())
+
+
+@cache
+def _models_of(commands: tuple[Command, ...]) -> Mapping[str, type[BaseModel]]:
     models: dict[str, type[BaseModel]] = {}
-    for command in all_commands():
+    for command in commands:
         with suppress(LlmOcrError):
             models[command.name] = command.settings()
     return models
 
 
-@cache
 def every_setting() -> Mapping[str, Setting]:
     """Return the settings of all commands by name. A flag has precedence over a positional argument of its name."""
-    found = [setting for model in command_models().values() for setting in settings_of(model).values()]
+    return _settings_of(all_commands())
+
+
+@cache
+def _settings_of(commands: tuple[Command, ...]) -> Mapping[str, Setting]:
+    found = [setting for model in _models_of(commands).values() for setting in settings_of(model).values()]
     return {setting.name: setting for setting in sorted(found, key=lambda setting: not setting.positional)}
 
 
