@@ -225,7 +225,7 @@ def short(text: str) -> str:
 
 _CONNECT_SECONDS = 30.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-#: Most bytes per write.
+#: Bytes per write; the memory of one download.
 _PIECE = 1 << 20
 #: Room in the cache that is taken before the size is known.
 _FIRST_GUESS = 1 << 20
@@ -312,7 +312,7 @@ class WebClient:
                 named = version_in(response.headers, fingerprint(url))
                 if version.startswith("etag:") and version != named:
                     raise changed(f"{shown(url)}: the ETag differs from the plan")
-                async for piece in response.content.iter_chunked(_PIECE):
+                async for piece in _pieces(response.content):
                     if sink.size + len(piece) > most:
                         raise too_large
                     await asyncio.to_thread(sink.write, piece)
@@ -347,6 +347,18 @@ class WebClient:
                 at = _next(response, at, url)
         limit = self._options.redirects
         raise PageFailure(Reason.UNREADABLE, f"{shown(url)}: more than {limit} redirects")
+
+
+async def _pieces(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the body in pieces large enough for a thread switch."""
+    piece = bytearray()
+    async for data in content.iter_any():
+        piece += data
+        if len(piece) >= _PIECE:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
 
 
 def _parsed(url: str) -> URL:

@@ -231,7 +231,7 @@ async def test_web_documents_count_by_their_actual_size(tmp_path):
         assert used(documents) == sum(path.stat().st_size for path in copies(tmp_path)) <= 2 * MEGABYTE
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(4))
 async def test_readers_failing_at_random_leave_no_count_or_file(tmp_path, seed):
     chance = random.Random(seed)
 
