@@ -132,7 +132,9 @@ def test_printed_status_is_one_short_line(paper_workspace):
     assert text == f"{paper_workspace}: 3 pages: 3 ok; 4 figures: 4 ok, 4 without a description"
 
 
-@pytest.mark.parametrize("form", ["dataset", "json", "jsonl", "dolma", "html", "hocr", "chunks", "markdown"])
+@pytest.mark.parametrize(
+    "form", ["dataset", "json", "jsonl", "dolma", "html", "hocr", "alto", "chunks", "markdown", "pdf"]
+)
 def test_exports_contain_no_private_path(folder, form):
     cli("export", "-w", "out", "--output", "there", "--format", form, cwd=folder)
     files = [path for path in (folder / "there").rglob("*") if path.is_file()]

@@ -75,7 +75,18 @@ class EmbeddedReader:
             warn_without_layout_model(fault)
         log_from_wire(answer.get("decisions", ()), f"{shown(page.source)} page {page.number}")
         attempt = from_wire(Attempt, answer["attempt"])
-        attempt = replace(attempt, engine=self.name, seconds=time.monotonic() - began)
+        # The process has read an untrusted document: what only a model or the caller states is not taken from it.
+        attempt = replace(
+            attempt,
+            engine=self.name,
+            seconds=time.monotonic() - began,
+            blocks=tuple(replace(block, figure_id="") for block in attempt.blocks),
+            raw="",
+            notes={},
+            tokens_in=0,
+            tokens_out=0,
+            tries=(),
+        )
         labels = options.figure_labels
         return attempt if labels is None else replace(attempt, blocks=with_crops(attempt.blocks, labels))
 
@@ -101,7 +112,7 @@ class EmbeddedReader:
         pixels = page.content is None or not page.content.lines
         payload = {"page": page_to_wire(page), "hinted": hinted}
         answer = await self._call("see", payload, affinity=_PIXELS if pixels else "")
-        blocks = tuple(from_wire(Block, block) for block in answer["blocks"])
+        blocks = tuple(replace(from_wire(Block, block), figure_id="") for block in answer["blocks"])
         return Inspection(blocks, answer["digital"], answer["detail"])
 
     async def text(self, page: Page) -> str:

@@ -9,12 +9,29 @@ import pytest
 from PIL import Image
 
 import llm_ocr
+from llm_ocr.documents.page_wire import to_wire
+from llm_ocr.engines import EngineOptions
 from llm_ocr.engines.trace import TIME, collected, decisions_to_wire, log_from_wire, note, tracing
 from llm_ocr.errors import PageFailure, UsageError
-from llm_ocr.types import Box, EncodedImage, Line, Page, PageContent, Path, Raster, Reason, Status, Word
+from llm_ocr.types import (
+    Attempt,
+    Block,
+    BlockKind,
+    Box,
+    EncodedImage,
+    Line,
+    Page,
+    PageContent,
+    Path,
+    Raster,
+    Reason,
+    Status,
+    Word,
+)
 from llm_ocr_cpu.layout_model import Hints
 from llm_ocr_cpu.ocr import OcrPage, available
 from llm_ocr_cpu.page import laid_out, read_page, read_text_layer
+from llm_ocr_cpu.reader import EmbeddedReader
 
 WORDS = "The quick brown fox jumps over the lazy dog near the river bank"
 
@@ -301,3 +318,19 @@ def test_a_doubtful_ideograph_does_not_spoil_its_whole_line():
     attempt = read_page(page(None), Ocr(lines=(replace(read, confidence=0.97),)), text_layer=True)
     assert attempt.confidence is not None
     assert attempt.confidence >= 0.95
+
+
+async def test_a_process_that_reads_pages_cannot_forge_costs_or_ids(monkeypatch):
+    figure = Block(BlockKind.FIGURE, Box(0, 0, 1, 1), figure_id="of-another-page")
+    forged = Attempt("", "ocr", Status.OK, (figure,), raw="x", tokens_in=10**12, tokens_out=10**12, tries=({"a": 1},))
+
+    async def call(*_: object, **__: object) -> dict[str, object]:
+        return {"attempt": to_wire(forged), "blocks": [to_wire(figure)], "digital": True, "detail": ""}
+
+    reader = EmbeddedReader(EngineOptions(workers=1))
+    monkeypatch.setattr(reader, "_call", call)
+    found = await reader.read(page(None))
+    assert (found.raw, found.tokens_in, found.tokens_out, found.tries) == ("", 0, 0, ())
+    seen = await reader.inspect(page(None), hinted=False)
+    assert [block.figure_id for block in (*found.blocks, *seen.blocks)] == ["", ""]
+    await reader.close()
