@@ -17,9 +17,9 @@ demo: .venv/.demo
 
 # After every edit: the checks, and all tests but the slow ones, in five minutes on two cores. Many of these tests wait for
 # a server or a timeout, so four processes share two cores. Nothing fails for its time: the slowest tests are listed, and
-# those without a mark that use 35 times the processor time of a calibration loop (conftest.py).
+# those without a mark that use 20 times the processor time of a calibration loop (conftest.py).
 PARALLEL := --dist worksteal --durations=15
-QUICK := $(PARALLEL) --most-loops 35 -m "not slow and not long and not vllm"
+QUICK := $(PARALLEL) --most-loops 20 -m "not slow and not long and not vllm"
 test: lint
 	$(PYTEST) -n 4 $(QUICK)
 

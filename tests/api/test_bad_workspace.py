@@ -78,6 +78,7 @@ def test_run_ended_by_a_full_disk_continues_when_there_is_room(tmp_path, source)
     assert status_of(tmp_path / "out")["pages"] == {"expected": PAGES, "ok": PAGES, "degraded": 0, "failed": 0}
 
 
+@pytest.mark.slow
 def test_read_only_workspace_is_refused_before_reading(tmp_path, source, copy):
     (copy / "assemble").rename(tmp_path / "removed")
     before = published(copy)

@@ -144,6 +144,7 @@ def test_the_same_seed_draws_the_same_pages():
     assert sample_of(units, 10, 7) == sample_of(units, 10, 7) != sample_of(units, 10, 8)
 
 
+@pytest.mark.slow
 def test_hybrid_shows_shares_by_a_sample_that_no_model_reads(examples, tmp_path):
     flags = (*HYBRID, "2", "--json", "--quiet", *FRUGAL[2:])
     ended = cli("estimate", examples / "paper.pdf", *flags, cwd=tmp_path, env={"TMPDIR": str(tmp_path)})

@@ -143,6 +143,7 @@ def test_known_content_is_counted_without_being_opened(examples):
     assert (other.reason, closed.asked) == (Reason.UNREADABLE, 1)
 
 
+@pytest.mark.slow
 def test_a_plan_made_twice_is_the_same_plan(tmp_path, examples):
     first = llm_ocr.plan(examples / "paper.pdf", workspace=tmp_path / "w", engine="embedded").status
     before = sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "w" / "plan").rglob("*"))
@@ -163,6 +164,7 @@ def test_page_missing_from_a_planned_document_is_an_error(examples, tmp_path):
     assert llm_ocr.plan(scan, pages="1", **frugal).status.pages.expected == 1
 
 
+@pytest.mark.slow
 def test_changed_or_missing_file_after_planning_fails_by_name(tmp_path, examples):
     for name in ("same.pdf", "changed.pdf", "gone.pdf"):
         shutil.copy(examples / "paper.pdf", tmp_path / name)

@@ -186,6 +186,7 @@ def test_planning_on_bucket_downloads_sample_and_long_documents(bucket, few, exa
     assert without_ids(rows_of(run)) == without_ids(rows_of(exact))
 
 
+@pytest.mark.slow
 def test_a_list_of_objects_is_planned_without_downloading_them(bucket, monkeypatch, tmp_path):
     corpus, workspace, settings, read = bucket
     monkeypatch.setattr(plan, "CountOptions", functools.partial(CountOptions, exact_up_to=10, sample=0))

@@ -130,6 +130,7 @@ def test_an_answer_without_the_form_is_repeated_and_then_counted(assembled, tmp_
     assert run.status.fields.failed == 2
 
 
+@pytest.mark.slow
 def test_documents_that_a_server_refused_are_asked_again(assembled, server):
     server.set_faults({"400": 1.0})
     try:
@@ -185,6 +186,7 @@ def test_new_text_of_a_page_is_asked_again(assembled, server, tmp_path):
     assert run.status.stages["fields"].finished and run.status.fields.ok == 1
 
 
+@pytest.mark.slow
 def test_limits_of_cost_end_the_stage(assembled, server):
     run = read(assembled, server, price_in=1.0, price_out=1.0)
     assert run.status.cost == pytest.approx((run.status.tokens_in + run.status.tokens_out) / 1e6)
@@ -212,6 +214,7 @@ def test_without_a_model_the_flag_to_give_is_named(assembled, tmp_path):
     assert missing.returncode == 2 and "--schema" in missing.stderr, said(missing)
 
 
+@pytest.mark.slow
 def test_the_only_model_of_a_server_is_asked(assembled, tmp_path):
     with running(served_model_name="my-llm", preset="h100", speed=50) as server:
         (row, _) = read(assembled, server).fields()

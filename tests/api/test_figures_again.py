@@ -67,6 +67,7 @@ def figures(folder: Path) -> Counts:
     return llm_ocr.open(folder / "out").status.figures
 
 
+@pytest.mark.slow
 def test_failed_figures_alone_are_asked_again(folder):
     assert figures(folder) == Counts(FIGURES, FIGURES - 1, 0, 1)
     old, pages = published(folder / "out"), status_of(folder / "out")["pages"]
@@ -88,6 +89,7 @@ def test_failed_figures_alone_are_asked_again(folder):
     assert "Nothing to retry" in again.stderr, said(again)
 
 
+@pytest.mark.slow
 def test_repair_asks_again_for_refused_figures(examples, tmp_path):
     given = {"engine": "server", "model": MODEL, "workspace": tmp_path / "out", "progress": None, "fallback": "none"}
     with running(served_model_name=MODEL, preset="h100", speed=50, mean_tokens=300) as server:
@@ -106,6 +108,7 @@ def test_repair_asks_again_for_refused_figures(examples, tmp_path):
     assert run.status.pages == Counts(3, 3)
 
 
+@pytest.mark.slow
 def test_rows_that_were_not_copied_are_read_again(folder):
     """The command was killed after it wrote the plan."""
     assert cli("retry-failed", "-w", "out", cwd=folder).returncode == 0
@@ -130,6 +133,7 @@ def test_a_copied_page_is_no_second_reading(folder):
     assert llm_ocr.open(folder / "out").status.tokens_in == tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_model", [False, True], ids=["of another stage", "of another model"])
 def test_commands_that_a_repair_names_finish_it(before, examples, tmp_path, by_model):
     """For figures that the model of the repair does not describe."""

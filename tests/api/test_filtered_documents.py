@@ -93,6 +93,7 @@ def test_plan_lists_filtered_documents_and_status_counts_them(first, program):
     assert (reasons["locked.pdf"], reasons["picture.png"]) == (Reason.ENCRYPTED, None)
 
 
+@pytest.mark.slow
 def test_planning_again_looks_at_nothing_that_is_known(documents, first, tmp_path, monkeypatch):
     shutil.copytree(first[0], tmp_path / "w")
     keywords = {"workspace": tmp_path / "w", "filter_language": "en", "filter_blank": True, **FEW}
@@ -158,6 +159,7 @@ def test_filters_look_at_documents_that_would_be_estimated(documents, tmp_path):
     assert status.filtered == {"blank": 1} and not status.estimated
 
 
+@pytest.mark.slow
 def test_documents_and_workspace_may_stand_in_a_bucket(documents, tmp_path):
     with s3() as (url, settings):
         endpoint = settings["workspace_endpoint"]

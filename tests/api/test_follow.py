@@ -262,6 +262,7 @@ def waiting_program(url, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment(), cwd=url.parent, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begun", [False, True], ids=["no workspace", "no unit"])
 def test_sigterm_ends_a_waiting_follower_before_any_request(extracted, tmp_path, begun):
     url = tmp_path / "w"

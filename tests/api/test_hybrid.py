@@ -89,6 +89,7 @@ def test_pages_that_cannot_be_rendered_are_not_sent(server, tmp_path):
     assert requests(server) == before + 1
 
 
+@pytest.mark.slow
 def test_lost_model_leaves_the_text_of_the_cpu_engine(documents, tmp_path):
     with running(preset="h100", speed=50, mean_tokens=300, fault={"die-after": 2}) as server:
         run = llm_ocr.run(

@@ -109,6 +109,7 @@ def test_a_place_without_a_model_is_named(url, tmp_path):
         content_of(f"{url}-none", offline=False, cache=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", [s3, pytest.param(gcs, marks=pytest.mark.slow)], ids=["s3", "gcs"], indirect=True)
 def test_pages_are_read_by_a_model_on_a_store(url, examples, tmp_path):
     read = {

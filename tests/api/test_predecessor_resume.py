@@ -38,6 +38,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, point: CrashPoint) -> None:
     monkeypatch.setattr(workspaces, "open_store", opened)
 
 
+@pytest.mark.slow
 def test_killed_at_any_write_it_goes_on(source, tmp_path, monkeypatch):
     counting = CrashPoint()
     with monkeypatch.context() as patched:

@@ -58,6 +58,7 @@ def test_a_missing_bucket_is_said_before_anything_is_read(remote, examples):
         llm_ocr.run(examples, workspace=url.replace("//bucket", "//nowhere"), **settings, **FRUGALLY)
 
 
+@pytest.mark.slow
 def test_workers_that_know_nothing_of_each_other_share_the_units(remote, documents, monkeypatch):
     url, settings = remote
     monkeypatch.setattr(leases, "_FASTEST_BEAT_ON_GCS", 1.0)

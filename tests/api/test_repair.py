@@ -205,6 +205,7 @@ def test_run_names_the_command_that_continues_a_repair(folder):
     assert len(status_of(folder / "out")["repairs"]) == 1
 
 
+@pytest.mark.slow
 def test_repair_whose_server_is_gone_can_be_given_up(folder):
     with running(preset="h100", speed=50, mean_tokens=100) as server:
         small = ("--render-workers", "1", "--ocr-workers", "1", "--image-size", "320")
@@ -304,6 +305,7 @@ def test_model_repairs_what_the_cpu_engine_read(folder):
     assert {row.engine for row in rows(folder)} == {"embedded", "deepseek-ocr"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [("--model", "qwen3-vl-8b"), ("--engine", "hybrid", "--model-threshold", "0")])
 def test_repair_with_another_engine_renews_the_documents(engine, before, tmp_path):
     """Whatever the model of the workspace, which here describes figures or does not."""

@@ -125,6 +125,7 @@ def test_large_files_are_opened_one_by_one(folder, asked, monkeypatch):
     assert sum(not one.reason for one in found.values()) == 13
 
 
+@pytest.mark.slow
 def test_planning_and_reading_share_their_processes(digital, tmp_path, monkeypatch):
     modules, start = [], _Worker.start
     monkeypatch.setattr(_Worker, "start", lambda module, *others: modules.append(module) or start(module, *others))

@@ -81,6 +81,7 @@ def test_without_ocr_a_scan_is_compared_with_its_ink_only(examples, tmp_path):
     assert (row.ledger.verified_by, row.status) == ("ink", Status.OK)
 
 
+@pytest.mark.slow
 def test_limits_climb_the_ladder_by_the_evidence_of_ocr(examples, tmp_path):
     row = read(tmp_path, examples, INVENTED, verify="ocr", max_unsupported=0.0)
     assert len(row.attempts) > 1  # the server gives the same answer each time
@@ -88,6 +89,7 @@ def test_limits_climb_the_ladder_by_the_evidence_of_ocr(examples, tmp_path):
     assert row.detail.count("text that nothing on the page supports") == 1
 
 
+@pytest.mark.slow
 def test_failed_ocr_is_no_fault_of_the_page(examples, tmp_path, monkeypatch):
     ocr_text = EmbeddedReader.ocr_text
 

@@ -275,6 +275,7 @@ print(newest_commit("owner/model", offline=False, cache=Path(sys.argv[1])))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fetched", [None, COMMIT], ids=["nothing", "a commit"])
 def test_without_a_network_the_last_fetched_commit_counts_if_any(tmp_path, fetched):
     if fetched:

@@ -44,6 +44,7 @@ def test_tokens_without_prices_are_those_of_the_providers(llm_ocr):
     ]
 
 
+@pytest.mark.slow
 def test_documents_are_counted_as_in_plan_and_no_files_remain(llm_ocr, examples, planned, tmp_path):
     found = as_json(llm_ocr("estimate", str(examples), "--json", "--quiet", env={"TMPDIR": str(tmp_path)}))
     with Workspace.open(planned) as workspace:

@@ -32,6 +32,7 @@ def test_the_exit_code_says_how_it_ended(llm_ocr, stub, code, said):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_signal_while_the_workspace_is_opened_ends_with_code_4():
     pytest.importorskip("boto3")
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -238,6 +239,7 @@ def test_status_ends_with_0_whatever_failed_and_prints_json(llm_ocr):
     assert data["pages"] == {"expected": 10, "ok": 0, "degraded": 0, "failed": 9}
 
 
+@pytest.mark.slow
 def test_too_many_open_files_names_the_limit(tmp_path):
     (tmp_path / "a.pdf").write_bytes(bad.text_pdf(["A page."]))
     command = shlex.join(program("run", "a.pdf", *FRUGAL))

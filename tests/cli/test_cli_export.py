@@ -73,6 +73,7 @@ sys.exit(main(["export", "-w", "out", "--output", "scans"]))
 """
 
 
+@pytest.mark.slow
 def test_a_signal_is_exit_4_and_the_same_command_goes_on(llm_ocr, workspace, repository, tmp_path):
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(repository)}
     program = [sys.executable, "-c", _STOPPED]

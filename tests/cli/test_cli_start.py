@@ -35,6 +35,7 @@ for arguments in {typed!r}:
         assert (code, unwanted & {*modules}) == ("0", set()), arguments
 
 
+@pytest.mark.slow
 def test_rows_are_written_without_pandas(workspace):
     """pyarrow imports it before its first array: half a second of each command."""
     pytest.importorskip("pandas")
@@ -86,6 +87,7 @@ def test_flags_may_follow_the_stage_of_the_environment(monkeypatch, typed, comma
     assert _with_stage(typed) == [command, "-w", "W"]
 
 
+@pytest.mark.slow
 def test_predecessor_runner_runs_the_stage_and_fails_with_it(tmp_path):
     """Its job scripts call `main()`, drop the value, and then note a success."""
     runner = "from llm_ocr.cli import main; main(); open('success', 'w')"

@@ -121,6 +121,7 @@ def test_a_page_that_hangs_is_killed_and_its_neighbours_are_done(tmp_path):
     assert [page.content.lines[0].text for page in (first, third)] == ["first", "third"]
 
 
+@pytest.mark.slow
 def test_content_that_exhausts_the_memory_fails_at_the_limit(tmp_path):
     source = written(tmp_path / "a.pdf", pages(text("first"), b"q " * (10 << 20)))
     first, bomb = rendered(source, 1, 2, memory=320 << 20)
@@ -233,6 +234,7 @@ def test_poppler_renders_the_same_page(require, tmp_path):
     assert page.content.lines[0].text == "Hello"
 
 
+@pytest.mark.slow
 async def test_page_timeout_bounds_rendering_and_not_opening(tmp_path):
     bomb = b"".join(b"%d %d 500 500 re S\n" % (n % 97, n % 89) for n in range(30_000)) * 4
     source = written(tmp_path / "a.pdf", pages(bomb))

@@ -88,6 +88,7 @@ def test_pages_without_an_answer_fail_without_made_up_text(documents, tmp_path, 
     assert {(str(row.reason), row.markdown) for row in rows.values()} == {(reason, "")}
 
 
+@pytest.mark.slow
 def test_a_prompt_that_is_too_long_shrinks_its_image_once(tmp_path):
     """A page of noise: its image has few bytes only when it is small."""
     noise = Image.frombytes("L", (150, 200), Random(0).randbytes(150 * 200)).resize(
@@ -119,6 +120,7 @@ def largest_url(folder):
     return len(data_url(pages(folder / "whole", images=True)[0].image))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "tries", "reason"), [({"too-long": 1}, 5, "prompt too long"), ({"500": 1.0}, 1, "server error")]
 )

@@ -41,6 +41,7 @@ def once(*triggers, state, **more):
     return own_server(*(f"--fault={one}" for one in (*triggers, "only-starts=1")), state_file=state, **more)
 
 
+@pytest.mark.slow
 def test_nothing_is_asked_twice_of_a_server_that_lives(documents, clean, state, tmp_path):
     run = extract(documents, tmp_path / "w", **own_server("--fault=silent-start=1", state_file=state))
     assert run.code == 0, run.said

@@ -64,6 +64,7 @@ def test_all_faults_together(documents, clean, tmp_path):
     same_as(clean, tmp_path / "w")
 
 
+@pytest.mark.slow
 def test_a_provider_without_gauges_that_takes_a_few_at_a_time(documents, clean, tmp_path):
     # Answers take so long that requests overlap on a busy machine, too.
     with simulator(no_metrics=True, speed=15, fault={"max-inflight": 3, "retry-after": 0.1}) as server:
@@ -75,6 +76,7 @@ def test_a_provider_without_gauges_that_takes_a_few_at_a_time(documents, clean, 
     same_as(clean, tmp_path / "w")
 
 
+@pytest.mark.slow
 def test_server_slow_to_start_gets_no_page_before_it_is_ready(documents, clean, tmp_path):
     with simulator(fault={"slow-start": 2}) as server:
         run = extract(documents, tmp_path / "w", server_url=server.url)
@@ -84,6 +86,7 @@ def test_server_slow_to_start_gets_no_page_before_it_is_ready(documents, clean, 
     same_as(clean, tmp_path / "w")
 
 
+@pytest.mark.slow
 def test_pages_that_run_out_of_tries_fail_and_are_read_by_retry(documents, clean, tmp_path):
     workspace = tmp_path / "w"
     with simulator(fault={"500": 0.5}) as server:

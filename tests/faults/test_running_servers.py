@@ -127,6 +127,7 @@ def test_hung_but_healthy_server_is_waited_for_until_an_answer(documents, clean,
     same_as(clean, workspace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -46,6 +46,7 @@ def test_a_pipeline_ends_with_a_result(digital, tmp_path, slurm):
     assert cleaned.stdout.count("kept: ") == 5, said(cleaned)
 
 
+@pytest.mark.slow
 def test_what_was_submitted_is_cancelled(digital, tmp_path, slurm):
     # A server that nobody runs: the job waits for it.
     run = cli(
@@ -67,6 +68,7 @@ def test_what_was_submitted_is_cancelled(digital, tmp_path, slurm):
     assert again.stdout == "No job is running.\n"
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_is_an_error_with_its_reason(digital, tmp_path, slurm):
     run = cli(
         *("launch", "slurm", "extract", digital / "one.pdf", "-w", "w", "--engine", "vllm"),

@@ -122,6 +122,7 @@ def started(job: dict[str, object], tmp_path: Path, **variables: str) -> subproc
     return subprocess.run(words, env={**own, **variables}, cwd=tmp_path, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [True, False])
 def test_only_jobs_with_vllm_keep_older_packages_of_the_image(tmp_path, keep):
     """The image has an older package than the library needs."""

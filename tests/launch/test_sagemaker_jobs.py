@@ -74,6 +74,7 @@ def test_job_does_its_units_on_all_machines_and_reports_it(account, digital):
     assert list(SageMaker().logs(other, tail=2)) == lines[-2:]
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_tells_why_in_its_own_words(failed):
     _, _, ended = failed
     assert ended.state is State.FAILED
@@ -82,6 +83,7 @@ def test_a_job_that_fails_tells_why_in_its_own_words(failed):
     assert len(ended.reason) < 2048
 
 
+@pytest.mark.slow
 def test_container_that_cannot_write_its_message_gives_reason(account):
     """Without root, /opt/ml/output cannot be written: the reason comes from the log."""
     spec = account.spec(environment={"LLM_OCR_ENGINE": "nonsense", "LLM_OCR_ERROR_FILE": "/proc/output/failure"})

@@ -234,6 +234,7 @@ def test_each_system_call_has_its_own_number(architecture):
     assert len(numbers) == len(set(numbers))
 
 
+@pytest.mark.slow
 def test_folder_of_the_user_script_is_not_readable_as_a_whole(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("")
     (tmp_path / ".env").write_text("KEY=1")

@@ -97,6 +97,7 @@ async def test_request_does_not_wait_for_another_with_two_workers():
         assert (answer["got"], still_busy) == ("x", True)
 
 
+@pytest.mark.slow
 async def test_each_request_gets_its_answer_and_workers_are_recycled():
     async with pool_of(workers=2, requests=3) as workers:
         answers = await asyncio.gather(*(echo(workers, number) for number in range(12)))

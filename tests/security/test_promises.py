@@ -271,6 +271,7 @@ def test_what_grants_access_is_in_no_document_of_the_python_api(signed):
     assert documents and SECRET not in repr(documents)
 
 
+@pytest.mark.slow
 def test_what_grants_access_is_in_no_complaint_about_the_list(examples, tmp_path):
     with serving(examples) as url_of:
         lines = [json.dumps({"pdf_path": url_of("paper.pdf"), "pages": pages}) for pages in ([1], [2])]

@@ -48,6 +48,7 @@ def test_requests_wait_for_ocr_only_at_the_bound(examples):
     assert verifying(examples, use, most_waiting=1 << 30)[0] is False
 
 
+@pytest.mark.slow
 def test_a_killed_ocr_process_is_replaced(examples):
     async def use(verifier, page):
         verifier.begin(page)

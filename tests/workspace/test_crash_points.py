@@ -77,6 +77,7 @@ def check_complete(made, workspace, small=False):
     assert totals_of(generations(workspace)).generations == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", LAYERS)
 def test_killed_at_any_write_the_same_command_completes(made, tmp_path, layer):
     wrap, small = LAYERS[layer], layer == "steps"

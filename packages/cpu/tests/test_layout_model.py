@@ -78,6 +78,7 @@ def test_first_lines_of_a_receipt_are_no_running_headers(monkeypatch):
         assert layout_model.with_hints(np.zeros((300, 400, 3), np.uint8), lines).lines[0].recurs is recurs
 
 
+@pytest.mark.slow
 @installed
 @needs_ocr
 def test_formulas_of_a_scan_are_figures_with_their_text():

@@ -264,6 +264,7 @@ def pale(pixels, ink, noise):
     return np.clip(np.rint(235 - ink * (1 - pixels / 255.0) + noisy), 0, 255).astype(np.uint8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ink", "noise"), [(10, 0), (12, 3), (20, 6)])
 def test_a_pale_page_is_read_and_never_taken_for_blank(ink, noise):
     image = Image.fromarray(pale(pixels(page(*prose()), 1600), ink, noise))
@@ -301,6 +302,7 @@ def test_bright_text_on_uneven_dark_paper_is_read():
     assert downwards(recogniser().read(dark.astype(np.uint8)).lines) == PROSE
 
 
+@pytest.mark.slow
 def test_a_blank_page_with_show_through_is_blank():
     image = Image.fromarray(pale(pixels(page(*prose()), 1600), 8, 2)[:, ::-1])
     scan = replace(scanned(image), evidence=Evidence(ink_of(image)))

@@ -55,6 +55,7 @@ def texts() -> list[str]:
     return [line.text for line in sorted(lines, key=lambda line: line.box.y0)]
 
 
+@pytest.mark.slow
 @needs_ocr
 @pytest.mark.parametrize(
     ("flags", "networks"),

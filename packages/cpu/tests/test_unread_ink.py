@@ -114,6 +114,7 @@ def scan(strips=1):
     return pdf.replace(b"/X 4 0 R", names)
 
 
+@pytest.mark.slow
 @needs_ocr
 def test_scan_below_a_printed_line_is_read_by_ocr():
     for strips in (1, 6):

@@ -115,6 +115,7 @@ def test_pages_are_turned_and_leveled(tmp_path):
     assert all(abs(bottom - end) < 3 for bottom, end in ends)
 
 
+@pytest.mark.slow
 def test_server_that_does_not_answer_ends_the_run(tmp_path):
     done = ocrmypdf(tmp_path, "--llm-ocr-server-url", "http://127.0.0.1:9/v1", "--llm-ocr-model", "rolmocr")
     assert done.returncode != 0
@@ -144,6 +145,7 @@ def test_options_without_sense_are_refused_at_once(tmp_path, options, words):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_no_ocr_needs_no_engine(tmp_path):
     done = ocrmypdf(tmp_path, "--ocr-engine", "none")
     assert done.returncode == 0, done.stderr

@@ -189,6 +189,7 @@ def damage(url: str, settings: dict[str, str], number: int) -> tuple[ObjectStore
     return store, key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [s3, pytest.param(gcs, marks=pytest.mark.slow)], ids=["s3", "gcs"])
 def test_export_makes_a_damaged_file_of_a_bucket_again(kind, bucket_workspace, tmp_path):
     with kind() as (url, settings):
@@ -204,6 +205,7 @@ def test_export_makes_a_damaged_file_of_a_bucket_again(kind, bucket_workspace, t
         assert raw(llm_ocr.open(url, endpoint=settings["workspace_endpoint"]).to_dataset()) == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", [1000, 1], ids=["alone", "one of many workers of a large plan"])
 def test_damaged_bucket_file_is_refused_until_rebuilt(small, bucket_workspace, monkeypatch):
     monkeypatch.setattr("llm_ocr.stages.assemble.SMALL", small)
@@ -223,6 +225,7 @@ def test_damaged_bucket_file_is_refused_until_rebuilt(small, bucket_workspace, m
         assert raw(run.to_dataset()) == rows
 
 
+@pytest.mark.slow
 def test_truncated_bucket_file_is_noticed_without_reading_it(bucket_workspace):
     with s3() as (url, settings):
         bucket_workspace(url, settings)

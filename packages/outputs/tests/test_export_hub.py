@@ -94,6 +94,7 @@ def printed(making, home: Path, code: str, *arguments: str) -> list:
     return json.loads(run.stdout)
 
 
+@pytest.mark.slow
 def test_repository_workspace_opens_by_name_and_printed_line(making, tmp_path, monkeypatch):
     quick = (stores_on_the_hub.QUICK_RETRIES, stores_on_the_hub.AT_ONCE)
     monkeypatch.setattr(DatasetStore.__init__, "__defaults__", quick)
@@ -330,6 +331,7 @@ def test_a_folder_of_a_repository_is_no_dataset(exported):
     assert "hf://datasets/tester/x@BRANCH" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_killed_between_two_files_it_goes_on(making, tmp_path):
     """What was sent is not sent again, though no commit has named it."""
     hub, name = making.hub(), new_name()

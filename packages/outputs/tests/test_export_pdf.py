@@ -237,6 +237,7 @@ def test_pdftotext_reads_the_lines(exported, require):
         assert (ran.stdout.split(), ran.stderr) == (TEXT.split(), ""), name
 
 
+@pytest.mark.slow
 @needs_ocr
 def test_a_source_that_is_gone_stops_no_other_document(tmp_path):
     for name in ("a.pdf", "b.pdf", "c.pdf"):
@@ -274,6 +275,7 @@ def test_an_image_and_its_pdf_in_a_folder_get_two_files(name, file):
     assert pdf_file(name) == file
 
 
+@pytest.mark.slow
 @needs_ocr
 def test_an_unknown_language_of_scans_is_refused(read, tmp_path):
     with pytest.raises(UsageError, match="`ocr_language=klingon`"):

@@ -75,6 +75,7 @@ def lines(path: object) -> list[dict]:
     return [json.loads(line) for line in Path(str(path)).read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_every_flag_of_the_pipeline_is_one_of_ours():
     run = subprocess.run([sys.executable, "-m", "modal", "run", str(APP), "--help"], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
@@ -83,6 +84,7 @@ def test_every_flag_of_the_pipeline_is_one_of_ours():
     assert required == {"manifest", "output-path", "error-path"}
 
 
+@pytest.mark.slow
 def test_pages_and_failures_fill_two_files_with_pipeline_fields(account, given, monkeypatch):
     monkeypatch.setenv("LLM_OCR_ENGINE", "embedded")
     assert account.app.batch.local({**given, "prompt_mode": "ocr"}) == {"succeeded": 2, "failed": 1}

@@ -163,6 +163,7 @@ def test_nothing_is_left_at_the_end(buckets, tmp_path):
     assert list((tmp_path / "copies").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_download_that_hangs_does_not_delay_the_end(tmp_path):
     program = (
         "import os, pathlib, signal, sys, time\n"

@@ -70,6 +70,7 @@ def order(attempt: Attempt) -> list[str]:
     return ["[figure]" if b.kind is BlockKind.FIGURE else b.text.partition(" ")[0] for b in attempt.blocks]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text_layer", [True, False])
 def test_a_digital_page_gives_its_charts_between_the_paragraphs(examples, text_layer):
     attempt = read(examples / "paper.pdf", 2, PAPER, text_layer=text_layer)

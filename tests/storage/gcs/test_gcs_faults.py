@@ -90,6 +90,7 @@ def test_equal_bytes_do_not_make_two_winners(gcs_store):
         gcs_store.create("k", b"same")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["create", "swap"])
 def test_of_24_racers_one_wins_also_when_answers_are_lost(gcs, gcs_store, race, operation):
     faults = [
@@ -113,6 +114,7 @@ def test_of_24_racers_one_wins_also_when_answers_are_lost(gcs, gcs_store, race, 
         assert gcs_store.fetch(key) == (b"%d" % winner, now)
 
 
+@pytest.mark.slow
 def test_many_threads_work_through_failures_of_every_kind(gcs, gcs_store, tmp_path):
     for how in (How.STATUS, How.DROP, How.CUT):
         for when in When:

@@ -104,6 +104,7 @@ def test_wrong_settings_end_the_worker_with_a_sentence(handler):
         run.remove()
 
 
+@pytest.mark.slow
 def test_the_pages_text_does_not_stand_in_the_workers_log(api, log, small_examples):
     """RunPod's package writes whole replies into the log where nobody says otherwise."""
     answer = api({"images_base64": [b64(small_examples / "invoice.png")]})

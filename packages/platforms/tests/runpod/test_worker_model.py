@@ -96,6 +96,7 @@ def starts(folder):
     return [int(line) for line in file.read_text().split()] if file.is_file() else []
 
 
+@pytest.mark.slow
 def test_one_server_lives_as_long_as_the_worker(tmp_path, paper):
     async def use(worker):
         assert starts(tmp_path) == []
@@ -121,6 +122,7 @@ def test_the_server_ends_with_the_worker_however_that_ends(tmp_path):
         handler.remove()
 
 
+@pytest.mark.slow
 def test_request_after_a_failed_server_start_starts_it_again(tmp_path, paper):
     settings = own_server(tmp_path)
     stop = tmp_path / "stop"
