@@ -8,12 +8,18 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from llm_ocr.results.markdown import IMAGE, SCHEME, escape, target_id, unescape
+from llm_ocr.results.markdown import IMAGE, escape, map_prose, unescape
 from llm_ocr.types import BlockKind, PageRecord
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
+
+
+# Markdown for renderers that trust their input (notebooks): text from documents and models must not run scripts or
+# fetch anything. HTML is kept for tables and simple formatting, and shown as text otherwise. Links keep only harmless
+# targets, and images are shown only from data URLs. Code becomes HTML with every special character as an entity. It is
+# therefore safe even if a renderer does not recognize it as code.
 
 
 #: HTML tags that are kept in the text of documents and models: tables and simple formatting.
@@ -30,33 +36,32 @@ DEEPEST = 50
 _ATTRIBUTE = re.compile(
     r"""\s(colspan|rowspan|align)\s*=\s*["']?(\d{1,4}|left|center|right)(?=["'\s/]|$)""", re.IGNORECASE
 )
-#: Comments that begin a page or document. In the text of a page, where they would be false, they are not kept.
-_PAGE_MARKER, _CHANGED_MARKER = re.compile("<!--( page | document )"), re.compile("<!--:(?= page | document )")
+_SPECIAL = re.compile(
+    rf"""
+    (?P<escaped>\\.)
+    | (?P<ticks>(?<!`)`+(?!`))(?P<code>(?:(?!\n\s*\n).)+?)(?<!`)(?P=ticks)(?!`)
+    | (?P<image>(?-x:{IMAGE.pattern}))
+    | (?P<picture>!\[)
+    | (?P<link>\]\(\s*|\]:\s*)(?=(?P<to>[^\s)<]*)(?P<angle><?))
+    | (?P<comment><!--[\w\s:.,]*-->)
+    | <(?P<close>/?)(?P<tag>{"|".join(sorted(TAGS, reverse=True))})(?P<rest>(?:\s[^<>]*)?/?)>
+    | (?P<open><(?=[A-Za-z/!?]))
+    """,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+_HARMLESS = re.compile(r"(?:https?://|mailto:|#)|[^:&\\]*$")
 _DATA_URL = re.compile(r"data:image/(?:png|jpeg|webp);base64,[A-Za-z0-9+/=]+")
 
 
 def safe_markdown(text: str) -> str:
-    """Return inert Markdown for notebooks, whose images are shown only from data URLs."""
-    urls: list[str] = []
+    """Return the text with harmless parts unchanged and the rest shown as source."""
+    return map_prose(text, lambda prose: _SPECIAL.sub(_safe, prose), _code_block)
 
-    def is_escaped(image: re.Match[str]) -> bool:
-        return image.string.endswith("\\", 0, image.start())
 
-    def kept(image: re.Match[str]) -> str:
-        if is_escaped(image) or not _DATA_URL.fullmatch(image["target"]):
-            return image[0]
-        urls.append(image["target"])
-        return f"![{image['alt']}]({SCHEME}{len(urls) - 1})"
-
-    def shown(image: re.Match[str]) -> str:
-        number = target_id(image["target"]) or ""
-        if number.isdecimal() and int(number) < len(urls) and not is_escaped(image):
-            return f"![{image['alt']}]({urls[int(number)]})"
-        return f"\\[image not shown: {escape(unescape(image['alt']))}\\]"
-
-    # Also in code, because renderers differ in what is code.
-    text = inert_markdown(_PAGE_MARKER.sub(r"<!--:\1", IMAGE.sub(kept, text)))
-    return _CHANGED_MARKER.sub("<!--", IMAGE.sub(shown, text))
+def _code_block(block: str) -> str:
+    lines = block.split("\n")
+    body = lines[1:-1] if len(lines) > 1 and lines[-1].strip(" `~\t") == "" else lines[1:]
+    return f"<pre><code>{_entities(chr(10).join(body))}</code></pre>\n"
 
 
 def _kept_attributes(match: re.Match[str]) -> str:
@@ -74,8 +79,25 @@ def _entity(mark: re.Match[str]) -> str:
     return f"&#{ord(mark[0])};"
 
 
-# Text from documents and models must not run scripts or fetch anything. HTML for tables and simple formatting is kept;
-# other tags are shown as text. Code, formulas, and comparisons such as `a < b` are unchanged. markdown-it finds the
+def _safe(match: re.Match[str]) -> str:
+    if match["ticks"]:
+        return f"<code>{_entities(match['code'])}</code>"
+    if match["image"]:
+        text = escape(unescape(match["alt"]))
+        target = match["target"]
+        return f"![{text}]({target})" if _DATA_URL.fullmatch(target) else f"\\[image not shown: {text}\\]"
+    if match["link"]:
+        is_harmless = _HARMLESS.match(match["to"]) and not match["angle"]
+        return match["link"] if is_harmless else f"\\{match['link']}"
+    if match["tag"]:
+        return f"<{match['close']}{match['tag'].lower()}{_kept_attributes(match)}>"
+    if match["open"] or match["escaped"] == "\\<":
+        return "&lt;"
+    return "\\!\\[" if match["picture"] else match[0]
+
+
+# Markdown of documents and exports. HTML for tables and simple formatting is kept; other tags are shown as text. Unlike
+# `safe_markdown` for notebooks, code, formulas, and comparisons such as `a < b` are unchanged. markdown-it finds the
 # lines of code, and checks the result: text that is still active is escaped, including code.
 #
 # Other renderers find other tags and other code than CommonMark's. Therefore:
