@@ -322,24 +322,21 @@ def test_preset_overrides_profile_and_user_overrides_preset():
     assert " ".join(line).count("max-num-seqs") == 1
 
 
+def window(tmp_path, engine="vllm", **own):
+    settings = ExtractSettings(workspace="w", preset="a100", offline=True, **own)
+    profile = find_profile("deepseek-ocr")
+    fleet = Engines(engine, settings, tmp_path, lambda text: None)._made(profile, profile.model, None)
+    return fleet._options.max_inflight
+
+
 def test_preset_sets_the_window_per_server_unless_the_user_does(tmp_path):
-    def window(servers, **settings):
-        chosen = ExtractSettings(workspace="w", preset="l4", **settings)
-        return Engines("vllm", chosen, tmp_path, lambda text: None)._preset_window(servers)
-
-    assert window(1) == PRESETS["l4"].window
-    assert window(4) == 4 * PRESETS["l4"].window
-    assert window(1, data_parallel_size=2) == 2 * PRESETS["l4"].window
-    running = Engines("server", ExtractSettings(workspace="w", preset="l4"), tmp_path, lambda text: None)
-    assert running._preset_window(1) is None, "a server of somebody else's has its own limits"
-
-
-def test_the_window_reaches_the_fleet(tmp_path):
-    for own, expected in (({}, PRESETS["a100"].window), ({"max_inflight_requests": 5}, 5)):
-        settings = ExtractSettings(workspace="w", preset="a100", replicas=1, offline=True, **own)
-        profile = find_profile("deepseek-ocr")
-        fleet = Engines("vllm", settings, tmp_path, lambda text: None)._made(profile, profile.model, None)
-        assert fleet._options.max_inflight == expected
+    one = PRESETS["a100"].window
+    assert window(tmp_path, replicas=1) == one
+    assert window(tmp_path, replicas=4) == 4 * one
+    assert window(tmp_path, replicas=1, data_parallel_size=2) == 2 * one
+    assert window(tmp_path, replicas=1, max_inflight_requests=5) == 5
+    others = window(tmp_path, "server", server_url=["http://127.0.0.1:9"])
+    assert others is None, "a server of somebody else's has its own limits"
 
 
 def test_models_shows_the_line_with_the_preset():

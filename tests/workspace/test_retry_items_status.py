@@ -286,5 +286,7 @@ def test_the_last_good_row_counts_else_the_last_failed_one():
         row("e-p1", 1, Status.FAILED),
     ]
     units = {str(number): row for number, row in enumerate(rows)}
-    chosen = choose(units, {"d", "e", "f"}, lambda unit, _: [units[unit]], lambda unit: Mock(unit=unit, extra=Extra()))
+    summary = Mock(extra=Extra())
+    found = lambda unit: Mock(unit=unit, summary=summary)  # noqa: E731
+    chosen = choose(units, {"d", "e", "f"}, lambda unit, _: [units[unit]], found)
     assert chosen == {"d-p1": "4", "d-p2": "1", "f-p0": "3", "e-p1": "8"}

@@ -83,6 +83,7 @@ class running:
     """Simulator with these options (see `command`) for a `with` block, stopped at the end of the block.
 
     It is forked from a process that has imported the server once: a tenth of the processor time of a new interpreter.
+    A script that starts one needs `if __name__ == "__main__":`, because `multiprocessing` imports it again.
 
     Raises:
         RuntimeError: The simulator does not start.

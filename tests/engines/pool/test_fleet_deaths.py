@@ -114,6 +114,16 @@ async def test_killer_is_found_although_its_server_exits_later() -> None:
     assert len(exits) == 4
 
 
+async def test_error_500_of_a_live_server_is_no_hang() -> None:
+    server = Scripted(behave=lambda prompt: web.Response(status=500) if prompt == "bad" else None, facts=VLLM)
+    async with fleet_of([server], replace(QUICK, stall=3 * QUICK.grace)) as fleet:
+        for _ in range(2):
+            with pytest.raises(RequestLost):
+                await fleet.complete(request_for("bad"))
+        assert (await fleet.complete(request_for("good"))).text
+    assert server.starts == 1
+
+
 @pytest.mark.slow
 async def test_hang_behind_a_proxy_that_cuts_requests_is_found() -> None:
     server = Scripted(seconds=0.02, facts=VLLM)
