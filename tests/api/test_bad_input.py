@@ -25,7 +25,7 @@ UNOPENED = {
     "notes.docx": Reason.UNKNOWN_TYPE,
 }
 #: Pages that cost their renderer: what it may use is set low.
-LIMITS = ("--render-timeout", "12", "--render-memory", "512")
+LIMITS = ("--render-timeout", "6", "--render-memory", "512")
 BOMBS = {"paths.pdf": Reason.RENDER_TIMEOUT, "image.pdf": Reason.RENDER_LIMIT}
 LIARS = ("shifted.pdf", "controls.pdf", "wrong layer.pdf")
 

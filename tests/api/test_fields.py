@@ -93,6 +93,7 @@ def test_the_example_answer_marks_the_invented_year(assembled, tmp_path, example
     assert sum(line["amount"] for line in invoice.values["lines"]) + 8 == invoice.values["total"]
 
 
+@pytest.mark.slow
 def test_each_schema_has_its_results_and_the_last_is_current(assembled, tmp_path):
     other = {"type": "object", "properties": {"total": {"type": "number"}}}
     with serving(tmp_path, {"[page": {**NOTHING, "total": asked(1.5, "")}}) as server:
@@ -143,6 +144,7 @@ def test_documents_that_a_server_refused_are_asked_again(assembled, server):
     assert read(assembled, server).status.fields.ok == 1
 
 
+@pytest.mark.slow
 def test_equal_lines_and_absent_fields_are_no_loop(assembled, tmp_path):
     absent = [f"field_{number}" for number in range(190)]
     schema = Invoice.model_json_schema()
@@ -170,6 +172,7 @@ def test_shards_share_the_documents(assembled, server):
     assert len(server.log()["requests"]) == sum(row.passages for row in run.fields())
 
 
+@pytest.mark.slow
 def test_new_text_of_a_page_is_asked_again(assembled, server, tmp_path):
     run = read(assembled, server)
     documents = {row.document_id for row in run.fields()}

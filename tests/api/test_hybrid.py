@@ -185,6 +185,7 @@ def test_a_scan_is_read_by_ocr_once(server, examples, tmp_path, monkeypatch, pag
     assert evidence == [True]
 
 
+@pytest.mark.slow
 def test_plan_of_a_hybrid_run_needs_no_model(documents, tmp_path):
     assert cli("plan", documents, "-w", "w", "--engine", "hybrid", cwd=tmp_path).returncode == 0
     missing = cli("extract", "-w", "w", cwd=tmp_path)

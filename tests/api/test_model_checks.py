@@ -204,6 +204,7 @@ def asked(variables: dict[str, str], *models: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_only_a_gated_model_without_access_is_refused(hub):
     anonymous = {name: value for name, value in hub.items() if name != "HF_TOKEN"}
     output = asked(anonymous, "tester/open", "tester/gated")
@@ -211,12 +212,14 @@ def test_only_a_gated_model_without_access_is_refused(hub):
     assert "https://huggingface.co/tester/gated" in output and "HF_TOKEN" in output
 
 
+@pytest.mark.slow
 def test_only_a_model_that_is_not_there_is_said_with_near_names(hub):
     output = asked(hub, "tester/gated", "deepseek-ai/DeepSeek-OCR-3")
     assert output.startswith("UsageError the Hub has no model deepseek-ai/DeepSeek-OCR-3")
     assert "deepseek-ai/DeepSeek-OCR-2" in output
 
 
+@pytest.mark.slow
 def test_without_a_network_nothing_is_refused(hub):
     output = asked({**hub, "HF_ENDPOINT": "http://127.0.0.1:9"}, "tester/gated")
     assert "Error tester" not in output

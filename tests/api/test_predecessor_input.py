@@ -74,6 +74,7 @@ def test_its_extract_is_described_and_assembled_here(put, tmp_path):
     assert "2001" in json.loads(about["data"])["inside"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "put", ["folder", "hub", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("s3", "gcs"))], indirect=True
 )

@@ -167,6 +167,7 @@ def odd_bucket(request) -> Iterator[tuple[str, dict[str, str]]]:
         yield root, {"source_endpoint": endpoint}
 
 
+@pytest.mark.slow
 def test_bucket_keys_are_read_or_fail_and_stay_in_output_folders(odd_bucket, tmp_path):
     root, settings = odd_bucket
     run = llm_ocr.run(root, workspace=tmp_path / "w", **settings, **FRUGALLY)

@@ -22,6 +22,7 @@ def assembled(workspace):
     return llm_ocr.assemble(workspace=workspace, pages_from="shout")
 
 
+@pytest.mark.slow
 def test_the_stages_behind_take_the_new_rows(extracted):
     llm_ocr.transform(shouted, workspace=extracted, stage="shout")
     before = [page.markdown for page in llm_ocr.open(extracted).pages()]
@@ -102,6 +103,7 @@ def test_function_that_always_raises_ends_the_call(extracted):
     assert assembled(extracted).status.pages.failed == 0
 
 
+@pytest.mark.slow
 def test_a_page_for_which_it_fails_is_failed_where_it_was_used(extracted):
     def picky(page):
         if page.page_number == 3:

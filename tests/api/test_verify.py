@@ -112,6 +112,7 @@ def test_a_language_of_ocr_is_checked_before_the_plan(examples, tmp_path, flags,
     assert flags or "With --verify ocr" in said(run)
 
 
+@pytest.mark.slow
 def test_text_of_a_script_that_ocr_cannot_read_is_not_verified(examples, tmp_path):
     """The recognizer reads no Cyrillic: it says nothing about such a text, and the row names the ink."""
     text = "Каждая река имеет читателя и заместителя, которые утром и вечером смотрят на уровень воды. " * 20

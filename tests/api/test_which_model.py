@@ -155,6 +155,7 @@ def test_the_help_names_models_that_exist():
 # --- behind a running server -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_any_model_reads_pages_with_its_prompt_and_parser(small_examples, tmp_path):
     with running(**QUICK, **NEW) as server:
         run = llm_ocr.extract(
@@ -177,6 +178,7 @@ def test_any_model_reads_pages_with_its_prompt_and_parser(small_examples, tmp_pa
     assert key.settings["reader"]["parsers"] == {"": "parse_grounding"}
 
 
+@pytest.mark.slow
 def test_server_with_another_model_is_refused_unless_it_is_named(small_examples, tmp_path):
     read = {"sources": small_examples / "invoice.png", "workspace": tmp_path / "w", "render_workers": 1}
     with running(**QUICK, served_model_name="my-own-name") as server:
@@ -217,6 +219,7 @@ def test_a_notice_is_said_once(small_examples, tmp_path):
     assert notice and told.lines.count(notice) == 1
 
 
+@pytest.mark.slow
 def test_a_first_try_with_a_wrong_model_binds_nothing(small_examples, tmp_path):
     with running(**QUICK) as server:
         with pytest.raises(LlmOcrError, match="serves deepseek-ocr"):
@@ -324,6 +327,7 @@ def test_server_of_a_known_model_chooses_the_profile(small_examples, tmp_path):
     assert len(error.value.args[0]) < 300
 
 
+@pytest.mark.slow
 def test_any_name_of_a_server_is_a_model_with_a_prompt(small_examples, tmp_path):
     with running(**QUICK, served_model_name="my-finetune") as server:
         run = llm_ocr.extract(

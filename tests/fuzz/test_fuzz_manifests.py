@@ -25,6 +25,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_manifest_of_any_content_is_read_or_refused_in_words(folder):
     ends = []
     for number in range(COUNTS["manifests"]):
@@ -52,6 +53,7 @@ def leads_away(line: bytes, folder) -> bool:
     return text.startswith(("/", "~")) and (is_folder(Path(text)) or any(one in text for one in "*?["))
 
 
+@pytest.mark.slow
 def test_pages_of_any_kind_are_read_or_refused(folder):
     for number in range(COUNTS["lists of pages"]):
         chance = random.Random(f"pages {number}")

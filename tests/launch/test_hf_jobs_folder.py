@@ -135,6 +135,7 @@ def test_the_scripts_name_what_they_need(folder, repository, stage):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["extract", "assemble"])  # with the image of vLLM and without
 def test_hf_sends_a_script_with_the_wheel_in_a_private_bucket(folder, platform, stage, tmp_path):
     wheel = Path(platform.wheel)

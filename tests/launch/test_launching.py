@@ -336,6 +336,7 @@ def test_what_cannot_work_is_said_before_anything_is_written(platform, sources, 
     assert not (tmp_path / "w").exists()
 
 
+@pytest.mark.slow
 def test_repair_is_planned_once_and_continued_by_later_jobs(platform, sources, tmp_path):
     llm_ocr.plan(str(sources), workspace=tmp_path / "w", pages_per_unit=1, engine="embedded")
     sources.rename(tmp_path / "away")
@@ -394,6 +395,7 @@ def test_launched_repair_may_use_a_model_after_the_cpu_engine(platform, sources,
     assert asked.settings["repair"] == {"engine": "vllm", "model": "dots.mocr", "headers": "drop"}
 
 
+@pytest.mark.slow
 def test_fields_are_launched_with_the_schema_in_the_record(platform, sources, tmp_path):
     llm_ocr.run(str(sources), workspace=tmp_path / "w", engine="embedded", pages_per_unit=1, **FRUGAL)
     (tmp_path / "schema.json").write_text(SCHEMA)

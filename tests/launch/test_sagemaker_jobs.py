@@ -130,6 +130,7 @@ def test_a_job_that_ends_while_it_is_cancelled_is_no_error(failed, monkeypatch):
     assert over.state is State.FAILED
 
 
+@pytest.mark.slow
 def test_its_time_limit_ends_a_job_and_says_so(account, digital):
     planned(account, digital / "one.pdf")
     account.fake.time_limit = 1.0
@@ -139,6 +140,7 @@ def test_its_time_limit_ends_a_job_and_says_so(account, digital):
     assert "MaxRuntime" in ended.reason
 
 
+@pytest.mark.slow
 def test_a_machine_that_fails_is_no_failure_of_ours(account, digital):
     planned(account, digital / "one.pdf")
     account.fake.dead_machines = 1
@@ -174,6 +176,7 @@ def test_interrupted_spot_job_resumes_with_what_is_missing(account, digital):
     assert described["CheckpointConfig"]["S3Uri"] == f"s3://bucket/sagemaker/{job.name}/checkpoints"
 
 
+@pytest.mark.slow
 def test_spot_job_that_gets_no_new_machine_was_preempted(account, digital):
     planned(account, digital / "one.pdf")
     job = account.submit(account.spec("describe", environment=WAITING, options=SPOT))
@@ -239,6 +242,7 @@ def test_a_long_log_comes_in_pages_each_line_once(failed):
     assert account.fake.counts["FilterLogEvents"] > 8
 
 
+@pytest.mark.slow
 def test_who_may_not_read_the_log_is_told_what_to_allow(account):
     job = account.submit(account.spec(environment={"LLM_OCR_ENGINE": "nonsense"}))
     account.fake.refuse("FilterLogEvents", "AccessDeniedException", "not authorized")

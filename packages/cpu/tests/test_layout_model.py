@@ -49,6 +49,7 @@ def sheet():
     return image, [Line(line.text, line.box.scaled(2, 2), 2 * line.size) for line in page_content(page).lines]
 
 
+@pytest.mark.slow
 @installed
 def test_headings_are_marked_bold_and_running_headers_recurring():
     image, lines = sheet()

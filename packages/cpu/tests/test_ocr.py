@@ -317,6 +317,7 @@ def scanned(image):
     return Page("d-p00001", "d", 1, EncodedImage(out.getvalue(), "image/png", *image.size), None, "d.png")
 
 
+@pytest.mark.slow
 def test_show_through_text_under_page_lines_is_not_read():
     pale = ("the lamp was lit again.", 40, 40, 12, "Helvetica")
     front = pixels(page(*prose())).astype(np.float64)
@@ -424,6 +425,7 @@ def test_the_paper_grain_of_a_jpeg_is_plain():
     assert parts_of((240 + grain).astype(numpy.uint8)) == []
 
 
+@pytest.mark.slow
 def test_same_lines_at_both_ends_of_long_page_keep_positions():
     lines = [*prose(top=1500), *prose(top=150)]
     image = pixels(page(*lines, width=1130, height=1540), longest=1540)

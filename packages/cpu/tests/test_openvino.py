@@ -84,6 +84,7 @@ def test_the_telemetry_of_openvino_is_not_imported(usable):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 @needs_ocr
 def test_a_network_that_openvino_cannot_load_runs_in_onnxruntime(monkeypatch):
     class Core:

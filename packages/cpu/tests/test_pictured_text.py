@@ -119,6 +119,7 @@ def test_a_picture_of_a_striped_table_becomes_a_table():
     assert all(cell in attempt.blocks[-1].text for row in ROWS for cell in row)
 
 
+@pytest.mark.slow
 @needs_ocr
 @pytest.mark.parametrize("ground", [(0.1, 0.12, 0.2), (0.98, 0.92, 0.7), (1, 1, 1)], ids=["dark", "yellow", "white"])
 def test_a_picture_of_text_on_any_ground_becomes_text(ground):

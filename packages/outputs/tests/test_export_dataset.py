@@ -243,6 +243,7 @@ def test_missing_bucket_names_the_output_flags(standing):
     assert "`output_endpoint`" in str(caught.value) and "workspace_" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [True, False], ids=["the first export", "one after a retry"])
 def test_rerun_completes_the_export_after_a_crash_at_any_write(first, workspace, tmp_path, monkeypatch):
     if not first:

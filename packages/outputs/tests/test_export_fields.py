@@ -47,6 +47,7 @@ def found(workspace, tmp_path):
     return workspace
 
 
+@pytest.mark.slow
 def test_all_three_forms_have_every_document(found, tmp_path):
     done = llm_ocr.export(workspace=found, output=tmp_path / "o", format="fields", progress=None)
     assert (done.rows, done.unit, done.files) == (6, "documents", 3)

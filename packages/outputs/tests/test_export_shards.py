@@ -118,6 +118,7 @@ def test_rows_are_unchanged_and_small_row_groups_are_joined(files, tmp_path):
     assert b"Image" in pq.read_schema(tmp_path / "s.parquet").metadata[b"huggingface"]
 
 
+@pytest.mark.slow
 def test_a_long_file_is_divided_between_its_row_groups(files, tmp_path):
     one = files.add("a", 250)
     sizes = group_sizes(files.read, one)

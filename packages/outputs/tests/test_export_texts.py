@@ -72,6 +72,7 @@ def test_lines_are_opened_by_pandas_and_by_the_line_that_is_told(real, tmp_path,
     assert set(pandas.read_json(file, lines=True)["success"]) == {False}
 
 
+@pytest.mark.slow
 def test_the_batch_id_of_the_workspace_stands_in_every_line(made, tmp_path):
     file = Path(shutil.copytree(made, tmp_path / "w"), "run.json")
     run = json.loads(file.read_text())
@@ -133,6 +134,7 @@ def test_the_tree_of_markdown_is_copied_byte_for_byte(real, made, tmp_path):
         assert done.files == len(files_of(workspace / "documents"))
 
 
+@pytest.mark.slow
 def test_documents_with_many_bad_pages_are_dropped_and_listed(tmp_path):
     workspace = make(str(tmp_path / "w"), 4, fails=frozenset({"2.pdf"}))
     for kind, folder in (("markdown", "documents/2.pdf.md"), ("json", "documents/2.pdf.json")):

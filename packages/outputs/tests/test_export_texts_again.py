@@ -37,6 +37,7 @@ def add(workspace: Path, name: str) -> None:
     llm_ocr.assemble(workspace=workspace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_second_export_is_empty_and_a_retry_replaces_its_batch(form, workspace, tmp_path):
     first = export(workspace, tmp_path / "o", form)
@@ -121,6 +122,7 @@ def test_a_file_of_the_tree_that_is_gone_is_told(workspace, tmp_path):
     assert "Run Assemble again" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_bucket_gets_the_same_files(standing, tmp_path):
     form = "json"
     with gcs() as (url, settings):

@@ -488,6 +488,7 @@ def test_viewer_names_each_evidence_of_a_text():
     assert re.findall(r"(\w+): ", names) == list(get_args(Verify))
 
 
+@pytest.mark.slow
 def test_fields_are_shown_beside_their_quotes_in_the_picture(browser, workspace, tmp_path):
     copy = tmp_path / "with-fields"
     shutil.copytree(workspace, copy)
@@ -523,6 +524,7 @@ def test_fields_are_shown_beside_their_quotes_in_the_picture(browser, workspace,
     assert browser.run("window.hacked") is None and browser.log == []
 
 
+@pytest.mark.slow
 def test_fields_without_a_page_are_on_the_first_read_page(tmp_path):
     answer = {"total": {"quote": "", "value": "nowhere"}}
     (tmp_path / "forced.json").write_text(json.dumps({"[page": json.dumps(answer)}))

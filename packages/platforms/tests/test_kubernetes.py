@@ -225,6 +225,7 @@ def test_pods_run_on_the_nodes_that_the_user_selects(cluster, launcher, spec):
     assert job_of(cluster).pods[0].node is wanted
 
 
+@pytest.mark.slow
 def test_time_limit_does_not_count_while_shards_wait_for_a_gpu(cluster, launcher, spec):
     cluster.nodes, cluster.hurry = [Node(gpus=1)], 0.1  # 60 s are 6 s
     job = submitted(launcher, spec("import time; time.sleep(.8)", hardware="gpu:1", shards=8, time_limit=60))

@@ -137,6 +137,7 @@ def test_the_same_command_reads_nothing_twice(account, given, monkeypatch):
     assert len(lines(given["output_path"])) == 2
 
 
+@pytest.mark.slow
 def test_unreadable_batch_writes_no_files_and_fails(account, given, monkeypatch):
     monkeypatch.setenv("LLM_OCR_ENGINE", "nonsense")
     with pytest.raises(RuntimeError, match=r"exit code 2: .*LLM_OCR_ENGINE"):

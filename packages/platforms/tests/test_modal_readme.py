@@ -94,6 +94,7 @@ def test_every_command_works_in_its_order(desk, monkeypatch, capsys):
     assert AWS["AWS_SECRET_ACCESS_KEY"] not in said.out + said.err
 
 
+@pytest.mark.slow
 def test_modal_has_each_of_the_commands():
     named = {
         tuple(words[1:3]) if words[1] not in ("deploy", "run") else (words[1],)

@@ -82,6 +82,7 @@ def test_command_resubmits_only_what_was_preempted(slurm, examples, tmp_path, mo
     assert main(["jobs", "clean", "-w", workspace]) == 0
 
 
+@pytest.mark.slow
 def test_each_task_is_a_share_and_sees_only_needed_variables(slurm, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "geheimnis")
     monkeypatch.setenv("LLM_OCR_ENGINE", "server")

@@ -127,6 +127,7 @@ async def test_hanging_engine_stays_healthy_and_resumes_after_fault(simulator):
     assert (done, health, [got.finish for got in await asking]) == (set(), 200, ["stop"] * 3)
 
 
+@pytest.mark.slow
 def test_a_slow_start_is_busy_first(simulator):
     simulator.set_faults({"slow-start": 3600})
     assert status_of(simulator.root + "/health") == 503

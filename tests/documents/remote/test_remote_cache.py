@@ -194,6 +194,7 @@ def test_download_that_hangs_does_not_delay_the_end(tmp_path):
     assert list((tmp_path / "copies").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_files_of_dead_processes_are_removed_and_live_ones_stay(tmp_path):
     program = (
         "import sys, pathlib\n"

@@ -94,6 +94,7 @@ def test_one_input_on_the_command_line(handler, small_examples):
         run.remove()
 
 
+@pytest.mark.slow
 def test_wrong_settings_end_the_worker_with_a_sentence(handler):
     run = Container(["python", handler, "--test_input", '{"input": {}}'], {**ENVIRONMENT, "MAX_NUM_SEQS": "many"})
     try:
