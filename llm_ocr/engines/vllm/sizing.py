@@ -20,6 +20,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from llm_ocr.config.environment import environment
 from llm_ocr.engines.vllm.command import ServeOptions, Sizes, number_of, value_of
@@ -218,8 +219,12 @@ def visible(listed: Sequence[str], setting: str | None) -> tuple[str, ...]:
 def _nvidia_smi(*arguments: str) -> str:
     """Return the output of `nvidia-smi`; "" without it."""
     program = shutil.which("nvidia-smi")
-    if program is None:
-        return ""
+    return _output(program, arguments) if program else ""
+
+
+@cache
+def _output(program: str, arguments: tuple[str, ...]) -> str:
+    """Return a program's output, "" if it fails. Only the first call of a process runs it: it may take seconds."""
     try:
         done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

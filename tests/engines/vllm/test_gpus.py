@@ -5,7 +5,7 @@ from supervised import COMMAND, made_profile
 
 from llm_ocr.engines.vllm.command import ServeOptions
 from llm_ocr.engines.vllm.server import servers
-from llm_ocr.engines.vllm.sizing import gpus, parsed, plan, visible, vllm_installed
+from llm_ocr.engines.vllm.sizing import gpu_capability, gpu_memory, gpus, parsed, plan, visible, vllm_installed
 from llm_ocr.errors import UsageError
 from llm_ocr.models.choosing import numbers
 
@@ -55,6 +55,17 @@ def test_nvidia_smi_is_asked(tmp_path, monkeypatch):
     assert gpus() == ("0", "1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert gpus() == ("1",)
+
+
+def test_nvidia_smi_runs_once_for_each_question(tmp_path, monkeypatch):
+    program, runs = tmp_path / "nvidia-smi", tmp_path / "runs"
+    program.write_text(f"#!/bin/sh\necho run >> {runs}\ncat <<'END'\n{LISTED}END\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for _ in range(2):
+        assert gpus()
+        assert gpu_memory() == gpu_capability() == {}
+    assert len(runs.read_text().split()) == 3
 
 
 def test_without_a_driver_there_are_no_gpus(tmp_path, monkeypatch):
