@@ -287,6 +287,6 @@ def test_the_last_good_row_counts_else_the_last_failed_one():
     ]
     units = {str(number): row for number, row in enumerate(rows)}
     summary = Mock(extra=Extra())
-    found = lambda unit: Mock(unit=unit, summary=summary)  # noqa: E731
-    chosen = choose(units, {"d", "e", "f"}, lambda unit, _: [units[unit]], found)
+    markers = {unit: Mock(unit=unit, summary=summary) for unit in units}
+    chosen = choose(units, {"d", "e", "f"}, lambda unit, _: [units[unit]], markers.get)
     assert chosen == {"d-p1": "4", "d-p2": "1", "f-p0": "3", "e-p1": "8"}

@@ -377,7 +377,8 @@ class ServerPool:
             why = f"no answer made progress for {self._options.stall:g} s"
             self._members[service.number].report_death(service, why, hung=True)  # unless it has exited
             return False
-        silent = time.monotonic() - service.endpoint.received  # a proxy may reset each request before it stalls
+        # A server behind a proxy that resets silent connections hangs without a stalled request.
+        silent = time.monotonic() - service.endpoint.received
         # vLLM answers 500 as soon as its engine has exited, and exits up to 5 s later (VLLM_WATCHDOG_TIME_S).
         grace = self._options.grace * (6 if lost.status >= 500 else 1)
         request.out = not lost.unreachable  # a request that never arrived has killed nothing

@@ -35,8 +35,9 @@ async def look(address: Address, choose: Chooser | None = None) -> tuple[Address
             return address, facts
         served = await endpoint.served()
         if choose is None or not served:
+            what = f"serves {', '.join(served)}, and none is chosen" if served else "does not list its model"
             raise ServerError(
-                f"the server {address.url} does not list its model",
+                f"the server {address.url} {what}",
                 hint="Choose one: `server_model=NAME`\n"
                 f"If it is not a model server, check `server_url`: curl {address.url}/models",
             )

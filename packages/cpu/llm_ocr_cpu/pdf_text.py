@@ -691,7 +691,7 @@ class _Composer:
         text = " ".join(word.text for word in made)
         scripts = self._marked(joined, lowered)
         size = round(segment.size, 2)
-        parts: tuple[Word, ...] = ()  # without style
+        parts: tuple[Word, ...] = ()  # without bold and italics, which would enter the LaTeX of formulas
         if self._is_mixed(joined):
             words = (self._word([index]) for index in segment.words)
             parts = tuple(Word(word.text, word.box, word.doubtful) for word in words)

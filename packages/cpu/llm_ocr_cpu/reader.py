@@ -75,7 +75,7 @@ class EmbeddedReader:
             warn_without_layout_model(fault)
         log_from_wire(answer.get("decisions", ()), f"{shown(page.source)} page {page.number}")
         attempt = from_wire(Attempt, answer["attempt"])
-        # The process has read an untrusted document: what only a model or the caller states is not taken from it.
+        # The process has read an untrusted document. Fields that it has no reason to set are ignored.
         attempt = replace(
             attempt,
             engine=self.name,
