@@ -28,7 +28,12 @@ LlmOcrError                 exit 1 unless a subclass has another code
 Every error has a `hint`, a sentence with the remedy, and `retryable`: whether the same call may succeed later.
 """
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import logging
+import traceback
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from llm_ocr.types import Reason
@@ -190,6 +195,40 @@ class PageFailure(LlmOcrError):
             retryable=self.retryable,
             tries=(*tries, *self.tries),
         )
+
+
+#: Errors that programs do not raise on purpose: an input that the code does not expect. Errors of the machine (a full
+#: disk, no memory, no more threads) are not among them, because they would affect all pages.
+_UNEXPECTED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+
+
+def error_place(error: BaseException) -> str:
+    """Return the type of an error and the file and line that raised it, without its message, which may quote a page."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
+
+
+@contextlib.contextmanager
+def unexpected_as_failure() -> Iterator[None]:
+    """Turn an unexpected error of the block into `PageFailure`, so that it costs one page and not the run."""
+    try:
+        yield
+    except LlmOcrError:
+        raise
+    except _UNEXPECTED as error:
+        logging.getLogger(__name__).debug("an unexpected error", exc_info=True)
+        detail = f"unexpected {error_place(error)}"
+        hint = "This is a bug of llm-ocr or of an installed engine: please report it."
+        raise PageFailure(Reason.ENGINE_ERROR, detail, hint=hint) from error
 
 
 class StageError(LlmOcrError):

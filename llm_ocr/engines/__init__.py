@@ -16,7 +16,8 @@ def noop() -> None:
 class PageReader(Protocol):
     """Reader of pages.
 
-    `read` raises `PageFailure` for an unreadable page. Other errors end the run.
+    `read` raises `PageFailure` for an unreadable page. An unexpected error, such as `IndexError`, also fails only the
+    page; other errors end the run.
     """
 
     @property

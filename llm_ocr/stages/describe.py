@@ -14,7 +14,7 @@ from typing import NamedTuple
 from llm_ocr.config.groups import HYBRID, InputSettings
 from llm_ocr.config.models import FigureCommand
 from llm_ocr.engines import FigureReader
-from llm_ocr.errors import PageFailure, ServerError
+from llm_ocr.errors import PageFailure, ServerError, unexpected_as_failure
 from llm_ocr.results.schema import Images, figures_to_parquet, pages_from_parquet
 from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Progress
@@ -225,7 +225,8 @@ class Describe:
         ticket.weigh(len(task.figure.image.data))
         try:
             try:
-                record = await self.reader.describe(task.figure, task.page_id, task.document_id, ticket.release)
+                with unexpected_as_failure():
+                    record = await self.reader.describe(task.figure, task.page_id, task.document_id, ticket.release)
             except ServerError as lost:
                 if self.model is None or not self.model.answered:
                     raise

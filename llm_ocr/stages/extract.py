@@ -17,7 +17,7 @@ from llm_ocr.documents.remote import shown
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.engines import PageReader, noop
 from llm_ocr.engines.slices import read_page
-from llm_ocr.errors import PageFailure, ServerError, UsageError
+from llm_ocr.errors import PageFailure, ServerError, UsageError, unexpected_as_failure
 from llm_ocr.results import routing
 from llm_ocr.results.markdown import blocks_to_markdown
 from llm_ocr.results.quality import VERSION
@@ -266,7 +266,8 @@ class Extract:
         try:
             if part.reason is not None:
                 raise PageFailure(part.reason, part.detail)
-            page = await self.renderer.page(part, part.pages[position])
+            with unexpected_as_failure():
+                page = await self.renderer.page(part, part.pages[position])
         except PageFailure as failure:
             return before or failed_page(part, position, failure, engine=(ready.first or ready.reader).name)
         ticket.weigh(len(page.image.data))
@@ -317,21 +318,22 @@ class Extract:
         """Return the row of a rendered page by one of the readers, and what its OCR read, if it is kept as evidence."""
         part, position = task
         try:
-            verifier = self.ready.verifier
-            if verifier is None or reader is not self.ready.reader:
-                attempt = await read_page(reader, page, self.renderer, on_dispatched)
-            else:
-                page, attempt = await self._verified(page, on_dispatched, verifier)
-            row = await finished_page(
-                part,
-                position,
-                page,
-                replace(attempt, ocr=None),
-                self.renderer,
-                furniture=self.furniture,
-                limits=self.limits,
-                transcribed=self.ready.transcribes(),
-            )
+            with unexpected_as_failure():
+                verifier = self.ready.verifier
+                if verifier is None or reader is not self.ready.reader:
+                    attempt = await read_page(reader, page, self.renderer, on_dispatched)
+                else:
+                    page, attempt = await self._verified(page, on_dispatched, verifier)
+                row = await finished_page(
+                    part,
+                    position,
+                    page,
+                    replace(attempt, ocr=None),
+                    self.renderer,
+                    furniture=self.furniture,
+                    limits=self.limits,
+                    transcribed=self.ready.transcribes(),
+                )
         except PageFailure as failure:
             return failed_page(part, position, failure, engine=reader.name, image=page.image), None
         return row, attempt.ocr

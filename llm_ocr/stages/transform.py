@@ -3,14 +3,13 @@
 import asyncio
 import io
 import re
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from llm_ocr.config.groups import EMBEDDED
 from llm_ocr.config.models import TransformSettings
-from llm_ocr.errors import PageFailure, StageError, UsageError
+from llm_ocr.errors import PageFailure, StageError, UsageError, error_place
 from llm_ocr.results.schema import Images, pages_from_parquet, pages_to_parquet
 from llm_ocr.runs import Run
 from llm_ocr.scheduling.scanner import PlannedUnits
@@ -71,9 +70,7 @@ async def _transform(
         except PageFailure as failure:  # raised on purpose
             return _without_content(page, failure.reason, failure.detail)
         except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            # Without the message, which may contain text of the page.
-            detail = f"{stage}: {type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
+            detail = f"{stage}: {error_place(error)}"
             # For its first page, here or elsewhere: the function would probably raise for every page.
             proven = proven or bool(done_units(workspace, stage, key))
             if not proven:

@@ -21,6 +21,7 @@ from llm_ocr.types import (
     Figure,
     Page,
     PageRecord,
+    Reason,
     Status,
     Unit,
     page_id,
@@ -319,6 +320,29 @@ def test_few_units_are_in_memory_while_the_store_is_slow():
     asyncio.run(main())
     assert most == UNITS_AT_ONCE
     assert sorted(handed) == [f"0001-{number:06d}" for number in range(UNITS)]
+
+
+@pytest.mark.parametrize("error", [IndexError, TypeError, ValueError, RecursionError])
+def test_unexpected_error_fails_only_its_page(error):
+    rows: list[PageRecord] = []
+
+    class Faulty(Reader):
+        async def read(self, page, on_dispatched):
+            if page.number == 2:
+                raise error("text of the page")
+            return await super().read(page, on_dispatched)
+
+    async def units():
+        yield Unit("0001-000000", 1, 0, (DocumentPart("d", "a.pdf", "a.pdf", "v", (1, 2, 3), 3, 0),))
+
+    async def publish(unit, pages):
+        rows.extend(pages)
+
+    asyncio.run(Extract(Renderer(), Reading(Faulty(), Admission(4)), publish, Silent()).run(units()))
+    assert [row.status for row in rows] == [Status.OK, Status.FAILED, Status.OK]
+    assert rows[1].reason is Reason.ENGINE_ERROR
+    assert rows[1].detail.startswith(f"unexpected {error.__name__} at test_flow.py:")
+    assert "text of the page" not in rows[1].detail
 
 
 def test_pictures_come_back_as_they_were():
