@@ -15,7 +15,7 @@ from llm_ocr.documents.furniture import REACH, EdgeLine, edge_lines, marked
 from llm_ocr.documents.images import longest_side
 from llm_ocr.documents.open_fd import Proofs
 from llm_ocr.documents.page_wire import from_wire, to_wire
-from llm_ocr.errors import PageFailure, WorkerDied, WorkerError
+from llm_ocr.errors import PageFailure, WorkerDied, WorkerError, unexpected_as_failure
 from llm_ocr.plugins import ENGINES
 from llm_ocr.sandbox.pool import Limits, WorkerPool
 from llm_ocr.types import Box, EncodedImage, Evidence, Page, PageContent, Reason
@@ -105,8 +105,11 @@ class Renderer:
         Raises:
             PageFailure: The document cannot be opened, or is of another version.
         """
-        reply = await self._call("open", self._payload(source, kind), source, "the document was not opened", version)
-        return int(reply["pages"])
+        with unexpected_as_failure():
+            reply = await self._call(
+                "open", self._payload(source, kind), source, "the document was not opened", version
+            )
+            return int(reply["pages"])
 
     async def open_all(self, documents: Sequence[tuple[str, str, int]]) -> list[int | PageFailure]:
         """Open documents by source, kind, and descriptor of the opened file in one request; see `open`."""
@@ -114,8 +117,15 @@ class Renderer:
         files = [file for *_, file in documents]
         deadline = min(self._options.timeout, _TOGETHER_TIMEOUT)
         try:
-            reply = await self._pool.call("open_all", payload, deadline=deadline, files=files)
-        except (WorkerDied, WorkerError):
+            with unexpected_as_failure():
+                reply = await self._pool.call("open_all", payload, deadline=deadline, files=files)
+                return [
+                    result
+                    if isinstance(result, int)
+                    else PageFailure(Reason(result["reason"]), result["detail"], hint=result["hint"])
+                    for result in reply["opened"]
+                ]
+        except (WorkerDied, WorkerError, PageFailure):
             # Each document alone, which isolates failures.
             opened: list[int | PageFailure] = []
             for source, kind, _ in documents:
@@ -124,12 +134,6 @@ class Renderer:
                 except PageFailure as failure:
                     opened.append(failure)
             return opened
-        return [
-            result
-            if isinstance(result, int)
-            else PageFailure(Reason(result["reason"]), result["detail"], hint=result["hint"])
-            for result in reply["opened"]
-        ]
 
     async def judge(self, source: str, kind: str, filters: FilterOptions) -> tuple[int, LeftOut | None, str, str]:
         """Open a document and run the filters.
@@ -141,9 +145,10 @@ class Renderer:
             PageFailure: The document cannot be opened, or a filter exceeds the limits.
         """
         payload = self._payload(source, kind) | {"filters": asdict(filters)}
-        reply = await self._call("judge", payload, source, "the document was not looked at")
-        left_out = LeftOut(*reply["left_out"]) if reply["left_out"] else None
-        return int(reply["pages"]), left_out, reply["text"], reply["trouble"]
+        with unexpected_as_failure():
+            reply = await self._call("judge", payload, source, "the document was not looked at")
+            left_out = LeftOut(*reply["left_out"]) if reply["left_out"] else None
+            return int(reply["pages"]), left_out, reply["text"], reply["trouble"]
 
     async def page(
         self, source: str, kind: str, number: int, *, page_id: str, document_id: str, version: str = ""

@@ -36,6 +36,22 @@ async def outcome(renderer, source, number=1):
         return failure.reason
 
 
+def test_malformed_answer_fails_only_the_document(tmp_path):
+    """The process has read an untrusted file, so its answer may be anything."""
+    source = written(tmp_path / "a.pdf", HELLO)
+
+    async def steps(renderer):
+        (together,) = await renderer.open_all([(source, "", file.fileno())])
+        with pytest.raises(PageFailure) as failed:
+            await renderer.open(source)
+        return together.detail, failed.value.detail
+
+    with Path(source).open("rb") as file:
+        details = with_renderer(steps, module="tests.fakes.misbehaving_worker")
+    for detail in details:
+        assert detail.startswith("unexpected ValueError at rendering.py:")
+
+
 def rendered(source, *numbers, **options):
     async def steps(renderer):
         return [await outcome(renderer, source, number) for number in numbers or (1,)]

@@ -118,5 +118,7 @@ if __name__ == "__main__":
             "print": _print,
             "read_file": _read_file,
             "attack": _attack,
+            "open": lambda payload: {"pages": "many"},
+            "open_all": lambda payload: {"opened": ["many"]},
         }
     )
