@@ -48,16 +48,16 @@ ONE_EACH = {"engine": "embedded", "render_workers": 1, "ocr_workers": 1}
 
 
 @pytest.fixture(scope="module")
-def page(examples: Path, tmp_path_factory) -> Path:
-    """One page of the paper, as a document of its own."""
+def page(examples: Path, golden) -> Path:
+    """One page of the paper, as a document of its own: the same file in all processes, because pdfium names each."""
     import pypdfium2
 
-    file = tmp_path_factory.mktemp("page") / "page.pdf"
-    paper = pypdfium2.PdfDocument(examples / "paper.pdf")
-    one = pypdfium2.PdfDocument.new()
-    one.import_pages(paper, [1])
-    one.save(file)
-    return file
+    def save(folder: Path) -> None:
+        one = pypdfium2.PdfDocument.new()
+        one.import_pages(pypdfium2.PdfDocument(examples / "paper.pdf"), [1])
+        one.save(folder / "page.pdf")
+
+    return golden("page of the paper", save) / "page.pdf"
 
 
 @pytest.fixture(scope="module")
