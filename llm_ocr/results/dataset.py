@@ -341,6 +341,6 @@ def with_configs(text: str, pattern: str) -> str:
     return front.replace(named, pattern) + rest if named else f"{front}{ours}{rest}"
 
 
-def configs(pattern: str) -> list[dict[str, Any]]:
-    """Return the front matter that lets `load_dataset` open the files of a pattern."""
-    return [{"config_name": "default", "data_files": [{"split": "train", "path": pattern}]}]
+def configs(files: str | list[str]) -> list[dict[str, Any]]:
+    """Return the front matter that lets `load_dataset` open the files of a pattern, or these files."""
+    return [{"config_name": "default", "data_files": [{"split": "train", "path": files}]}]

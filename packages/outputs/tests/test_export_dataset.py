@@ -62,12 +62,28 @@ def test_after_a_retry_only_what_changed_is_replaced(workspace, tmp_path):
     assert "| Pages | 18 | 18 | 0 | 0 |" in (tmp_path / "o/README.md").read_text()
 
 
+def test_load_dataset_gives_each_export_its_own_rows(workspace, tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")  # the user's, of all exports
+    other = make(str(tmp_path / "other"), 2)
+    for source, name in ((workspace, "a"), (other, "b")):  # the folders have the same name
+        done = llm_ocr.export(workspace=source, output=tmp_path / name / "o", **SHARD)
+        rows = eval(done.load, {"load_dataset": datasets.load_dataset})
+        assert raw(rows) == raw(llm_ocr.open(source).to_dataset())
+    retry(str(workspace))
+    done = llm_ocr.export(workspace=workspace, output=tmp_path / "a/o", **SHARD)
+    rows = eval(done.load, {"load_dataset": datasets.load_dataset})
+    assert raw(rows) == raw(llm_ocr.open(workspace).to_dataset())
+
+
 def test_the_card_has_numbers_settings_model_and_no_secret(standing, tmp_path):
     llm_ocr.export(workspace=standing, output=tmp_path / "o")
     text = (tmp_path / "o/README.md").read_text()
     front = yaml.safe_load(text.split("---")[1])
     assert front["size_categories"] == ["n<1K"]
-    assert front["configs"][0]["data_files"] == [{"split": "train", "path": f"data/train-*-{'?' * 16}.parquet"}]
+    names = [f"data/{path.name}" for path in sorted((tmp_path / "o/data").iterdir())]
+    assert front["configs"][0]["data_files"] == [{"split": "train", "path": names}]
     assert "# o\n" in text
     assert "6 documents" in text
     assert "| Pages | 18 | 15 | 0 | 3 |" in text

@@ -43,18 +43,19 @@ class CardFacts:
     unbalanced: int = 0  # pages left out because they are not balanced
 
 
-def card(facts: CardFacts, front: Mapping[str, Any], *, whole: bool = True) -> str:
+def card(facts: CardFacts, front: Mapping[str, Any], *, files: str | list[str] = GLOB, whole: bool = True) -> str:
     """Return the card.
 
     Args:
         facts: facts for the card.
         front: front matter of the existing card; its other keys are kept.
+        files: pattern or names of the shards.
         whole: whether all files exist.
     """
     given = front.get("tags")
     tags = list(dict.fromkeys([*(given if isinstance(given, list) else []), *_TAGS]))
     ours = {
-        "configs": configs(GLOB),
+        "configs": configs(files),
         "size_categories": [_size_category(facts.rows)],
         "tags": tags,
     }

@@ -113,9 +113,13 @@ async def _export_dataset(job: ExportJob) -> Exported:
     known = await asyncio.to_thread(facts, job.workspace, dataset, job.output.name)
     documents = known.documents - len(dropped)
     known = replace(known, documents=documents, left_out=len(dropped), unbalanced=left_out)
-    await asyncio.to_thread(_begin, job, place, card(known, place.standing.front, whole=False))
+    # `datasets` caches a folder by its name and the text of its card, so that only the names of the shards, which have
+    # the hash of their content, tell two exports apart. Of a repository it knows the commit.
+    names = [shard.name for shard in shards]
+    described = partial(card, known, place.standing.front, files=GLOB if job.output.repository else names or GLOB)
+    await asyncio.to_thread(_begin, job, place, described(whole=False))
     written = await _write_shards(job, shards, place)
-    await asyncio.to_thread(_finish, job.output, place, card(known, place.standing.front), b"".join(dropped))
+    await asyncio.to_thread(_finish, job.output, place, described(), b"".join(dropped))
     sizes = {name: info.size for name, info in place.shards.items()} | written
     files = [sizes[shard.name] for shard in shards]
     load = job.output.load_line(GLOB, described=place.card == CARD)
