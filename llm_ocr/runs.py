@@ -79,7 +79,7 @@ class Run:
     def worst(self, count: int = WORST) -> tuple[WeakPage, ...]:
         """Return the pages with the lowest quality scores, the worst first.
 
-        The workspace records the pages with a score below 0.9, and at most the 20 worst of a unit.
+        The workspace records degraded pages and pages with a score below 0.9, and at most the 20 worst of a unit.
 
         Args:
             count: The number of pages.

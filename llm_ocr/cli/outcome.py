@@ -34,7 +34,7 @@ def worst_text(pages: Sequence["WeakPage"], wanted: int) -> str:
     from llm_ocr.results.quality import shown_score
 
     if not pages:
-        return "worst: no problems found on any page"
+        return "worst: no degraded page, and no page of low quality, is recorded"
     rows = [("score", "document", "page", "problem")]
     for weak in pages:
         name = weak.source if len(weak.source) <= _LONGEST else f"…{weak.source[1 - _LONGEST :]}"

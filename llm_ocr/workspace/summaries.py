@@ -21,7 +21,7 @@ MOST_EXAMPLES = 5
 
 #: Bins of the histogram, each 0.05 wide; 1.0 is in the last bin.
 BINS = 20
-#: Upper limit of pages in a marker, and the score from which pages are not listed.
+#: Upper limit of pages in a marker, and the score from which pages that are `ok` are not listed.
 WORST, _GOOD = 20, 0.9
 
 
@@ -49,7 +49,7 @@ def varied(examples: Iterable[Example]) -> tuple[Example, ...]:
 
 @dataclass(frozen=True, slots=True)
 class WeakPage:
-    """Page of low quality. `wrong` describes the defects; `page` counts from 1."""
+    """Degraded page, or page of low quality. `wrong` describes the defects; `page` counts from 1."""
 
     score: float
     page_id: str
@@ -223,8 +223,8 @@ def _quality(records: Iterable[PageRecord]) -> Quality | None:
         if record.quality is None:
             continue
         bins[bin_of(record.quality)] += 1
-        if record.quality < _GOOD:
-            wrong = what_is_wrong(record.quality_parts)
+        if record.quality < _GOOD or record.status is Status.DEGRADED:
+            wrong = what_is_wrong(record.quality_parts) or record.detail or record.reason or ""
             worst.append(WeakPage(record.quality, record.page_id, record.source, record.page_number, wrong))
     return Quality(bins=tuple(bins), worst=tuple(heapq.nsmallest(WORST, worst, key=rank))) if any(bins) else None
 

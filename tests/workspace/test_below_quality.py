@@ -191,7 +191,10 @@ class Runs:
         )
         told = [row.reason.value for row in rows if row.reason]
         assert dict(status.reasons) == {reason: told.count(reason) for reason in set(told)}
-        weak = sorted((row.quality, row.page_id) for row in rows if row.quality is not None and row.quality < 0.9)
+        scored = [one for one in rows if one.quality is not None]
+        weak = sorted(
+            (one.quality, one.page_id) for one in scored if one.quality < 0.9 or one.status is Status.DEGRADED
+        )
         assert sorted((page.score, page.page_id) for page in status.worst) == weak[:WORST]
         self.check_figures(rows, self.figures(rows, by_unit), status)
         failed = {row.page_id for row in rows if row.status is Status.FAILED}
@@ -309,6 +312,15 @@ def test_the_worst_pages_are_first_if_their_number_is_limited(made, workspace, r
     runs.extract(ends(p1=(Status.OK, 0.3), p2=(Status.DEGRADED, 0.4), p4=FAILED, p5=(Status.OK, 0.1)))
     assert runs.retry(below=0.5, most=3).expected == 3
     assert [pages for pages, _ in planned(workspace, 2)] == [(2,), (4,), (5,)]
+
+
+def test_degraded_pages_are_among_the_worst_at_any_score(made, workspace, runs):
+    made.plan(workspace, [made.document("a", 3)])
+    runs.extract(ends(p1=(Status.OK, 0.3), p2=(Status.DEGRADED, 1.0)))
+    assert [(page.page, page.score, bool(page.wrong)) for page in run_status(workspace).worst] == [
+        (1, 0.3, False),
+        (2, 1.0, True),
+    ]
 
 
 def test_page_failing_on_retry_keeps_old_row_and_is_not_failed(made, workspace, runs):
