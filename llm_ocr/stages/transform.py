@@ -136,4 +136,7 @@ def _without_content(page: PageRecord, reason: Reason, detail: str) -> PageRecor
         blocks=(),
         figures=(),
         attempts=(),
+        quality=None,
+        quality_parts={},
+        ledger=None,
     )

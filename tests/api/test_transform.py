@@ -133,7 +133,9 @@ def test_stage_fails_a_page_on_purpose(extracted):
         raise PageFailure(Reason.LOW_QUALITY, "not wanted")
 
     llm_ocr.transform(refusing, workspace=extracted, stage="shout")
-    assert {(page.reason, page.detail) for page in assembled(extracted).failures()} == {("low quality", "not wanted")}
+    failures = list(assembled(extracted).failures())
+    assert {(page.reason, page.detail) for page in failures} == {("low quality", "not wanted")}
+    assert {(page.quality, page.ledger) for page in failures} == {(None, None)}  # as of any failed page
 
 
 def test_failure_with_another_text_keeps_it(extracted):
