@@ -1,6 +1,7 @@
 """Console program `llm-ocr`: parsing, wiring, printing, exit code. Commands import heavy modules only when needed."""
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 
@@ -31,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             well.
     """
     OwnProcess.begun |= argv is None
+    if argv is None:
+        _open_streams()
     try:
         code = _dispatch(_with_stage(sys.argv[1:]) if argv is None else list(argv))
     except SystemExit as exit_:  # from argparse, after the help
@@ -56,6 +59,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     if code and argv is None:
         raise SystemExit(code)
     return code
+
+
+def _open_streams() -> None:
+    """Open the null device for closed standard streams, as daemons start programs.
+
+    Otherwise the next file, such as one of the workspace, would get the number of the stream, and what workers write.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # open() takes the lowest free number
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def _with_stage(arguments: list[str]) -> list[str]:

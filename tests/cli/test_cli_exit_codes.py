@@ -182,6 +182,13 @@ def test_a_reader_that_goes_away_is_no_error(llm_ocr):
     assert done.stderr.splitlines()[-1] == "10 ok"
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_error(tmp_path, closed):
+    script = ["sh", "-c", f'exec "$@" {closed}', "sh", *program("init", str(tmp_path / "ocr.toml"))]
+    assert subprocess.run(script, timeout=60).returncode == 0
+    assert "llm-ocr" in (tmp_path / "ocr.toml").read_text()
+
+
 def test_other_stages_say_what_comes_next(llm_ocr):
     plan = llm_ocr("plan", "a.pdf", "-w", "w", stub={})
     assert plan.stdout == "2 documents, 10 pages, 1 unit. Next: llm-ocr extract -w w\n"
