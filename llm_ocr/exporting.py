@@ -1,6 +1,8 @@
 """Export finished results: the command, its destination, and the arguments that formats receive."""
 
 import asyncio
+import glob
+import json
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -113,11 +115,15 @@ class Output:
             query = urlencode({name: value for name, value in found.items() if value})
             folder = f"{self.url}/{PurePosixPath(pattern).parent}{'?' if query else ''}{query}"
             return f'pyarrow.dataset.dataset("{folder}", format="{reader}")'
-        from_card = described and (self.repository is not None or isinstance(self.store, LocalStore))
+        folder = glob.escape(self.url) if isinstance(self.store, LocalStore) else self.url
+        # `datasets` takes the name of a folder for a pattern, also if its card names the files.
+        plain = isinstance(self.store, LocalStore) and folder == self.url
+        from_card = described and (self.repository is not None or plain)
         if not from_card and self.repository is None:
-            return f'load_dataset("{reader}", data_files="{self.url}/{pattern}", split="train")'
-        place = self.repository.id if self.repository else self.url
-        arguments = [f'"{place}"', *([] if from_card else [f'data_files="{pattern}"']), 'split="train"']
+            files = json.dumps(f"{folder}/{pattern}", ensure_ascii=False)
+            return f'load_dataset("{reader}", data_files={files}, split="train")'
+        place = json.dumps(self.repository.id if self.repository else self.url, ensure_ascii=False)
+        arguments = [place, *([] if from_card else [f'data_files="{pattern}"']), 'split="train"']
         if self.repository is not None and self.repository.revision:
             arguments.append(f'revision="{self.repository.revision}"')
         return f"load_dataset({', '.join(arguments)})"

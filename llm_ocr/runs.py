@@ -1,5 +1,6 @@
 """A workspace for readers: status, pages, documents, failures, and dataset."""
 
+import glob
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -215,7 +216,7 @@ class Run:
                 file = self._workspace.spool / info.key
                 file.parent.mkdir(parents=True, exist_ok=True)
                 fetch_dataset_file(self._workspace, info.key, file)
-            files.append(str(file))
+            files.append(glob.escape(str(file)))  # `datasets` takes names for patterns
         if not files:
             raise StageMissing(f"no dataset in {self.url}", hint=f"Run first: llm-ocr assemble -w {self.url}")
         return load_dataset("parquet", data_files={"train": files}, split="train")

@@ -5,6 +5,7 @@ A workspace in a dataset repository of the Hub has a preview, which its card nam
 preview/train-<hash>-00000.parquet   <hash>: 12 hex digits of the keys and the plan of the pages
 """
 
+import glob
 import hashlib
 import json
 from asyncio import to_thread
@@ -86,7 +87,7 @@ def _extracted(workspace: Workspace) -> "Dataset":
         for item in items(workspace):
             for row in _rows(workspace, extract, described, item):
                 dataset.add(row)
-    return load_dataset("parquet", data_files={"train": str(path)}, split="train")
+    return load_dataset("parquet", data_files={"train": glob.escape(str(path))}, split="train")
 
 
 def _rows(workspace: Workspace, extract: str, described: dict[str, Marker], item: Item) -> Iterator[DatasetRow]:

@@ -77,6 +77,18 @@ def test_load_dataset_gives_each_export_its_own_rows(workspace, tmp_path, monkey
     assert raw(rows) == raw(llm_ocr.open(workspace).to_dataset())
 
 
+@pytest.mark.parametrize("form", ["dataset", "jsonl"])
+def test_folder_names_are_no_patterns(standing, workspace, tmp_path, form):
+    import datasets
+
+    named = Path(shutil.copytree(standing, tmp_path / 'w[1] "a"'))
+    retry(str(workspace))
+    shutil.copytree(workspace, tmp_path / 'w1 "a"')  # which the name matches as a pattern
+    assert raw(llm_ocr.open(named).to_dataset()) == raw(llm_ocr.open(standing).to_dataset())
+    done = llm_ocr.export(workspace=named, output=tmp_path / 'o[1] "b"', format=form)
+    assert len(eval(done.load, {"load_dataset": datasets.load_dataset})) == {"dataset": 18, "jsonl": 15}[form]
+
+
 def test_the_card_has_numbers_settings_model_and_no_secret(standing, tmp_path):
     llm_ocr.export(workspace=standing, output=tmp_path / "o")
     text = (tmp_path / "o/README.md").read_text()
