@@ -163,6 +163,9 @@ HTML_ELEMENTS = frozenset(
     }
 )
 
+#: Behind the `<` of a tag: not a comparison such as `a<b and c>d`, one letter and words that are no attributes.
+NOT_COMPARED = r"(?![A-Za-z]\s+(?![\w:-]+\s*=|/?\s*>)[^<>]*>)"
+
 #: Kept in the layout, excluded from the Markdown body.
 FURNITURE = frozenset({BlockKind.HEADER, BlockKind.FOOTER, BlockKind.PAGE_NUMBER})
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.results.markdown import IMAGE, escape, map_prose, unescape
-from llm_ocr.types import BlockKind, PageRecord
+from llm_ocr.types import NOT_COMPARED, BlockKind, PageRecord
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -44,7 +44,7 @@ _SPECIAL = re.compile(
     | (?P<picture>!\[)
     | (?P<link>\]\(\s*|\]:\s*)(?=(?P<to>[^\s)<]*)(?P<angle><?))
     | (?P<comment><!--[\w\s:.,]*-->)
-    | <(?P<close>/?)(?P<tag>{"|".join(sorted(TAGS, reverse=True))})(?P<rest>(?:\s[^<>]*)?/?)>
+    | <(?P<close>/?){NOT_COMPARED}(?P<tag>{"|".join(sorted(TAGS, reverse=True))})(?P<rest>(?:\s[^<>]*)?/?)>
     | (?P<open><(?=[A-Za-z/!?]))
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
@@ -129,7 +129,7 @@ _SAME = rf"""
         | :\s*(?P<to2>[^\s<]{{0,300}})(?P<angle2><?)(?P<cut2>\s*\Z)?
         | (?P<apart>[ \t]+\([ \t]*<?(?:(?:java|vb)script:|data:|[^\s)]{{0,300}}&)) ))
     | (?P<comment><!--(?!\s*(?:page|document)\b)[\w\s:.,]*-->)
-    | <(?P<close>/?)(?P<tag>{_NAMES})(?P<rest>(?:\s[^<>]*)?)(?P<end>/?)>
+    | <(?P<close>/?){NOT_COMPARED}(?P<tag>{_NAMES})(?P<rest>(?:\s[^<>]*)?)(?P<end>/?)>
     | (?P<address><(?:https?://|mailto:)[^\s<>"'`=]*>)
     | {_HANDLER}
 """

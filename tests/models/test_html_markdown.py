@@ -23,6 +23,7 @@ from llm_ocr.models.parsers.html import html_to_markdown
         ("<b>a</b> <strong>b</strong> <i>c</i> <em>d</em> <del>e</del>", "**a** **b** *c* *d* ~~e~~"),
         ("so<b> bold </b>is", "so **bold** is"),
         ("<b></b><i> </i>x", "x"),
+        ("if (a<b && c>d) <i >x</i>; u<s then v>w", "if (a\\<b && c>d) *x*; u\\<s then v>w"),
         ("x<sup>2</sup> y<sub>i</sub>", "x<sup>2</sup> y<sub>i</sub>"),
         ("<u>a</u><span class=x>b</span><small>c</small><big>d</big>", "abcd"),
         ("<code>f  `x`</code>", "`` f `x` ``"),

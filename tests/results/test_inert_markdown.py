@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from llm_ocr.results.sanitizing import inert_markdown, inert_page
+from llm_ocr.results.sanitizing import inert_markdown, inert_page, safe_markdown
 from llm_ocr.types import Block, BlockKind, Box, PageRecord, Status
 
 TRUSTING = MarkdownIt("commonmark", {"html": True}).enable("table")
@@ -50,6 +50,15 @@ def findings(markdown: str) -> list[str]:
 )
 def test_text_tables_code_and_formulas_stay_as_they_are(text: str):
     assert inert_markdown(text) == text
+
+
+def test_no_word_between_compared_letters_is_lost():
+    """`<b and c>` is no tag with attributes: only its `<` is written in another way, in text and in tables."""
+    said = "a<b and c>d, i<p or q>r"
+    for before, behind in (("", ""), ("<table><tr><td>", "</td></tr></table>"), ("<p align=left>", "</p>")):
+        for clean in (inert_markdown, safe_markdown):
+            shown = clean(f"{before}{said}{behind}").replace("&lt;", "<")
+            assert said in shown
 
 
 @pytest.mark.parametrize(
