@@ -279,9 +279,16 @@ def test_same_text_five_times_in_a_cut_answer_is_a_named_loop():
 def test_the_same_box_twice_in_a_cut_answer_is_a_loop_and_named():
     one, two = json.dumps(piece("One.")), json.dumps(piece("Two."))
     assert [block.text for block in parse_json(f"[{one}, {two}]").blocks] == ["One.", "Two."]
-    cut = parse_json(f"[{one}, {two}")
+    cut = parse_json(f"[{one}, {two}, {{")
     assert [block.text for block in cut.blocks] == ["One."]
     assert cut.lost == ("1 blocks that repeat another were left out",)
+
+
+def test_a_fault_elsewhere_does_not_make_a_loop_of_texts():
+    """A form has the same word in many places, and a table and its caption may have one box."""
+    pieces = [piece("Yes", bbox=[1, at, 9, at + 5]) for at in range(6)] + [piece("Rye", "Table"), piece("Table 1")]
+    for fault in (f'[{json.dumps(pieces)[1:-1]}, {{"text": "a "b" c"}}]', json.dumps(pieces)[:-1]):
+        assert [block.text for block in parse_json(fault).blocks][:8] == ["Yes"] * 6 + ["Rye", "Table 1"]
 
 
 def test_block_that_repeats_another_exactly_is_shown_once():

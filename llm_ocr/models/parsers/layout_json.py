@@ -321,7 +321,7 @@ def read_loosely(text: str) -> Loose:
     return found
 
 
-# Signs of a loop in an answer that is not sound JSON, as in dots.ocr's own cleaner: this many repetitions of the same
+# Signs of a loop in an answer that ends within a block, as in dots.ocr's own cleaner: this many repetitions of the same
 # label and text, or two of the same box.
 _SAME_TEXTS = 5
 _SAME_BOXES = 2
@@ -441,7 +441,7 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
         lost.append(_CUT)
     if not pieces and not lost and (found.cut or any(found.values)):
         lost.append("the answer ends before the first block is whole" if found.cut else "JSON without any block")
-    return _without_doubles(pieces, found.sound, lost), lost, None
+    return _without_doubles(pieces, found.cut_object is not None, lost), lost, None
 
 
 def _row(value: list[Any]) -> dict[str, Any] | None:
@@ -509,16 +509,16 @@ def _numbers(value: Any) -> tuple[float, ...]:
     return tuple(numbers)
 
 
-def _without_doubles(pieces: list[_Piece], sound: bool, lost: list[str]) -> list[_Piece]:
-    """Return the pieces without repetitions by a loop, keeping the first; in sound JSON, drop only exact copies."""
+def _without_doubles(pieces: list[_Piece], cut: bool, lost: list[str]) -> list[_Piece]:
+    """Return the pieces without repetitions by a loop, keeping the first; unless it is cut, drop only exact copies."""
     texts: Counter[Any] = Counter((piece.label, piece.text) for piece in pieces if piece.text)
     boxes: Counter[Any] = Counter(piece.box for piece in pieces if len(piece.box) == 4)
 
     def signs(piece: _Piece) -> list[Hashable]:
         found: list[Hashable] = [(piece.label, piece.text, piece.box)] if len(piece.box) == 4 else []
-        if not sound and texts[(piece.label, piece.text)] >= _SAME_TEXTS:
+        if cut and texts[(piece.label, piece.text)] >= _SAME_TEXTS:
             found.append((piece.label, piece.text))
-        if not sound and boxes[piece.box] >= _SAME_BOXES:
+        if cut and boxes[piece.box] >= _SAME_BOXES:
             found.append(piece.box)
         return found
 
