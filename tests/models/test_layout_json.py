@@ -256,6 +256,20 @@ def test_what_a_model_says_of_a_figure_is_no_text_of_the_page():
     assert blocks_to_markdown(parsed.blocks) == ""
 
 
+@pytest.mark.parametrize(
+    "behind",
+    [
+        '{"bbox": [3, 3, 9, 9], "category": "Text", "text": "the other half is mis',
+        '{"bbox": [3, 3, 9, 9], "category": "Te',
+        f'{{"bbox": [3, 3, 9, 9], "category": "Code", "text": "f("x", {{"y": 1}})"}}, {json.dumps(piece("Lost."))}]',
+    ],
+)
+def test_an_answer_that_lost_text_is_never_sound(behind: str):
+    """The model has ended each by itself: it is no cut at the limit of tokens."""
+    judged = judge_page(Completion(f"[{json.dumps(piece('Here.'))}, {behind}", Finish.STOP), parse_json)
+    assert (judged.reason, judged.result[0].text) == (Reason.MALFORMED, "Here.")
+
+
 # --- repetitions
 
 

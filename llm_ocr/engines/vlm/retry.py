@@ -13,7 +13,7 @@ from llm_ocr.errors import PageFailure, RequestError, RequestRefused
 from llm_ocr.models.parsers.coordinates import WHOLE_PAGE
 from llm_ocr.models.parsers.figure_answers import read_class, read_description, read_parse
 from llm_ocr.models.parsers.latex import with_dollar_math
-from llm_ocr.models.parsers.layout_json import MOST_UNREAD
+from llm_ocr.models.parsers.layout_json import UNACCEPTABLE
 from llm_ocr.models.parsers.plain import is_placeless, legible, without_special
 from llm_ocr.models.parsers.repetition import sound_length
 from llm_ocr.models.parsers.talk import describes_image, is_refusal, omits_text, says_nothing, without_echo
@@ -97,7 +97,7 @@ def judge_page(
     text = without_echo(legible(text), prompt)
     parsed = parse(text, frame)
     blocks, lost = parsed.blocks, parsed.lost
-    doubtful = MOST_UNREAD in lost
+    doubtful = not UNACCEPTABLE.isdisjoint(lost)
     if says_nothing("\n".join(block.text for block in blocks if block.kind not in FURNITURE)):
         blocks = ()
     if is_refusal(text.strip()):

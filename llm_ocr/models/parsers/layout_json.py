@@ -335,8 +335,10 @@ _LONGEST_BOX = 200  # maximum characters of a box that is a string
 _MOST_SIDES = 8  # numbers of four corners
 
 
-#: Loss of an answer that is not acceptable, whatever was read.
 MOST_UNREAD = "more than half of the answer is JSON that cannot be read"
+_BETWEEN = "words between the blocks of malformed JSON were left out"
+#: Losses of an answer that is not acceptable, whatever was read.
+UNACCEPTABLE = frozenset({MOST_UNREAD, _BETWEEN, _CUT})
 #: Names of a box's sides, and of its corner and size.
 _SIDES = (
     ("x1", "y1", "x2", "y2"),
@@ -405,9 +407,12 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
     objects: list[dict[str, Any]] = []
     pieces: list[_Piece] = []
     waiting: list[tuple[Any, _Piece]] = [(value, _Piece("", (), None)) for value in reversed(found.values)]
+    between: list[str] = []  # strings in lists that are no texts
     while waiting:
         value, above = waiting.pop()
         value = (_row(value) if isinstance(value, list) else None) or value
+        if isinstance(value, list) and above.text is None:
+            between += [part for part in value if isinstance(part, str) and not _FENCE.fullmatch(part)]
         within = value.values() if isinstance(value, dict) else value
         inner = [part for part in within if isinstance(part, dict | list)]
         if isinstance(value, dict) and not value.keys().isdisjoint((*_BOX_KEYS, *_TEXT_KEYS)):
@@ -426,6 +431,7 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
     if body and mostly_prose and (outside or not _JSON.search(body)):
         plain = parse_plain(text)
         return [], lost, replace(plain, lost=("no layout in the answer: the place of its text is not known",))
+    lost += [_BETWEEN] if not found.sound and any(map(str.isalpha, "".join(between))) else []
     if outside:
         lost.append(MOST_UNREAD if 2 * len(outside) > len(body) else "text outside of the JSON was left out")
     begun = found.cut_object or {}
@@ -436,6 +442,7 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
         whole = named and len(end.box) == 4 and (not texts or kind_of(end.label) is BlockKind.FIGURE)
         if not (end.text or whole):
             pieces.pop()
+        if found.cut_key or not (end.text or whole):
             lost.append(_CUT)
     elif any(key in begun for key in _LABEL_KEYS):
         lost.append(_CUT)
