@@ -80,6 +80,13 @@ def test_a_fence_around_a_program_stays():
 
 def test_code_within_a_wrapped_answer_stays_code():
     assert kinds("```markdown\n# T\n\n```py\nx\n```\n\nwords\n```") == ["title", "code", "text"]
+    # Most printed code has no language.
+    wrapped = "```markdown\n# T\n\n```\nx\n```\n\nmore words\n\n```\ny\n```\n```"
+    assert kinds(wrapped) == ["title", "code", "text", "code"]
+
+
+def test_a_fence_for_each_of_two_pages_is_none_of_theirs():
+    assert kinds("```markdown\n# One\n\nwords\n```\n\n```markdown\n# Two\n\nwords\n```") == ["title", "text"] * 2
 
 
 def test_a_table_in_the_middle_of_a_line_is_a_table():

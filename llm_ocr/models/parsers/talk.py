@@ -230,14 +230,20 @@ def unwrapped(text: str) -> str:
     if mark not in (*_WRAPPERS, *_OTHER_WRAPPERS):
         return text
     inside = lines[begin + 1 :]
-    end: int | None = None  # line that closes the fence; fences with a language are inside of it
+    bare: list[int] = []  # fences that neither have a language, nor close one that has
     nested = False
     for number, line in enumerate(inside):
-        if line.strip() == "```" and not nested:
-            end = number
-            break
-        if line.strip().startswith("```"):
-            nested = line.strip() != "```"
+        fence = line.casefold().replace(" ", "").strip()
+        if fence == "```" and not nested:
+            bare.append(number)
+        elif fence in _WRAPPERS and len(bare) % 2 and not "".join(inside[bare[-1] + 1 : number]).strip():
+            inside[bare.pop()] = inside[number] = ""  # the next page
+        elif fence.startswith("```"):
+            nested = fence != "```"
+    # If their number is odd, the last one closes a fence around Markdown, and the others are those of code.
+    end = bare[0] if bare else None
+    if mark in _WRAPPERS and len(bare) > 1:
+        end = bare[-1] if len(bare) % 2 else None if "".join(inside[bare[-1] + 1 :]).strip() else bare[0]
     after = "\n".join(inside[end + 1 :]).strip() if end is not None else ""
     wrapped = "\n".join(inside[:end])
     if mark not in _WRAPPERS and not announced:
