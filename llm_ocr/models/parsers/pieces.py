@@ -11,7 +11,8 @@ from llm_ocr.types import BlockKind
 
 
 _TABLE_TAG = re.compile(r"<(?P<close>/?)table\b[^<>]*>?", re.IGNORECASE)
-_FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<info>[^`]*)")
+_FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,}+(?![^~]+~))(?P<info>[^`]*)")
+_ORNAMENT = re.compile(r"(?= {0,3}~{3,}+[^~]+~)")  # `~~~ Soups ~~~` of a menu, which renderers take for a fence
 _HEADING = re.compile(r" {0,3}(?P<marks>#{1,6})(?:[ \t]+(?P<text>.*))?")
 _ITEM = re.compile(r"(?P<indent>[ \t]*)(?P<mark>[-*+•‣▪◦·●○]|\d{1,9}[.)])[ \t]+(?=\S)")
 _OPENERS = {"$$": "$$", "\\[": "\\]"}
@@ -86,9 +87,10 @@ def _fences(text: str) -> Iterator[tuple[bool, str]]:
                 lines, marks = [], ""
         elif opening:
             yield False, "\n".join(lines)
-            lines, marks = [line], opening["marks"]
+            marks, info = opening["marks"], opening["info"].strip()
+            lines = [marks, info] if " " in info else [line]  # renderers hide words behind the marks
         else:
-            lines.append(line)
+            lines.append(f"\\{line.lstrip(' ')}" if _ORNAMENT.match(line) else line)
     if marks:
         yield True, "\n".join(lines[1:])
     else:
