@@ -163,8 +163,11 @@ HTML_ELEMENTS = frozenset(
     }
 )
 
-#: Behind the `<` of a tag: not a comparison such as `a<b and c>d`, one letter and words that are no attributes.
-NOT_COMPARED = r"(?![A-Za-z]\s+(?![\w:-]+\s*=|/?\s*>)[^<>]*>)"
+#: Pattern behind the `<` of a tag. In `a<b and c>d` and `<Table 1>`, the words behind the name are no attributes.
+IS_TAG = (
+    r"(?i:(?!(?!(?:t[dhr]|thead|tbody|tfoot|col|img|input|br|hr|div|span|math)\b)[A-Za-z][A-Za-z0-9]*+\s++"
+    r"(?![\w:-]+\s*=|(?:border|open|reversed|selected)[\s/>]|/?\s*>)[^<>]*>))"
+)
 
 #: Kept in the layout, excluded from the Markdown body.
 FURNITURE = frozenset({BlockKind.HEADER, BlockKind.FOOTER, BlockKind.PAGE_NUMBER})

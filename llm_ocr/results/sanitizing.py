@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from llm_ocr.results.markdown import IMAGE, escape, map_prose, unescape
-from llm_ocr.types import NOT_COMPARED, BlockKind, PageRecord
+from llm_ocr.types import IS_TAG, BlockKind, PageRecord
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -44,7 +44,7 @@ _SPECIAL = re.compile(
     | (?P<picture>!\[)
     | (?P<link>\]\(\s*|\]:\s*)(?=(?P<to>[^\s)<]*)(?P<angle><?))
     | (?P<comment><!--[\w\s:.,]*-->)
-    | <(?P<close>/?){NOT_COMPARED}(?P<tag>{"|".join(sorted(TAGS, reverse=True))})(?P<rest>(?:\s[^<>]*)?/?)>
+    | <(?P<close>/?){IS_TAG}(?P<tag>{"|".join(sorted(TAGS, reverse=True))})(?P<rest>(?:\s[^<>]*)?/?)>
     | (?P<open><(?=[A-Za-z/!?]))
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
@@ -129,7 +129,7 @@ _SAME = rf"""
         | :\s*(?P<to2>[^\s<]{{0,300}})(?P<angle2><?)(?P<cut2>\s*\Z)?
         | (?P<apart>[ \t]+\([ \t]*<?(?:(?:java|vb)script:|data:|[^\s)]{{0,300}}&)) ))
     | (?P<comment><!--(?!\s*(?:page|document)\b)[\w\s:.,]*-->)
-    | <(?P<close>/?){NOT_COMPARED}(?P<tag>{_NAMES})(?P<rest>(?:\s[^<>]*)?)(?P<end>/?)>
+    | <(?P<close>/?){IS_TAG}(?P<tag>{_NAMES})(?P<rest>(?:\s[^<>]*)?)(?P<end>/?)>
     | (?P<address><(?:https?://|mailto:)[^\s<>"'`=]*>)
     | {_HANDLER}
 """
@@ -142,7 +142,8 @@ _TEXT = re.compile(
     | (?P<open><(?=
         [A-Za-z][A-Za-z0-9-]*
         (?:[\s/]+[A-Za-z_:][\w.:-]*(?:\s*=\s*(?:[^\s"'=<>`]++|'[^']{{0,2000}}'|"[^"]{{0,2000}}"))?)*[\s/]*>
-        | /[A-Za-z][^<>]*> | [!?&] | <[A-Za-z/!?<] | /?(?:{_ACTIVE})\b | [A-Za-z][A-Za-z0-9+.-]{{1,31}}:
+        | /[A-Za-z][^<>]*> | (?:{_NAMES})\s[^<>]*> | [!?&] | <[A-Za-z/!?<] | /?(?:{_ACTIVE})\b
+        | [A-Za-z][A-Za-z0-9+.-]{{1,31}}:
     )) | (?P<loose><(?=[A-Za-z/])|\{{)""",
     _FLAGS,
 )

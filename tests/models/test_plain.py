@@ -104,6 +104,12 @@ def test_a_table_in_the_middle_of_a_line_is_a_table():
     assert [block.text for block in blocks] == ["So:", "<TABLE><tr><td>1</td></tr></TABLE>", "as said"]
 
 
+def test_a_caption_in_angle_brackets_begins_no_table():
+    text = "As <Table 1> shows:\n\n<Table 1> Sales\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nMore of it."
+    assert kinds(text) == ["text", "text", "table", "text"]
+    assert blocks_to_markdown(parse_plain(text).blocks) == text
+
+
 def test_nested_tables_stay_whole():
     text = "<table><tr><td><table><tr><td>1</td></tr></table></td></tr></table>"
     assert [block.text for block in parse_plain(text).blocks] == [text]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from llm_ocr.types import HTML_ELEMENTS, NOT_COMPARED
+from llm_ocr.types import HTML_ELEMENTS, IS_TAG
 
 # Tokenizer of HTML as written by models. Linear in the length for any text; never raises. The standard library's
 # `html.parser` is unsuitable: releases before July 2025 take quadratic time for comments without an end, and it reads
@@ -19,7 +19,7 @@ _RAW = frozenset({"math", "chem", "script", "style"})
 _RAW_END = re.compile(
     r"</?(?P<name>math|chem|script|style|p|div|table|tr|td|th|li|ul|ol|h[1-6])(?=[\s/>]|\Z)", re.IGNORECASE
 )
-_OPENING = re.compile(rf"<(?P<close>/?){NOT_COMPARED}(?P<name>[A-Za-z][A-Za-z0-9]{{0,15}}+)(?=[\s/>]|\Z)")
+_OPENING = re.compile(rf"<(?P<close>/?){IS_TAG}(?P<name>[A-Za-z][A-Za-z0-9]{{0,15}}+)(?=[\s/>]|\Z)")
 _QUOTED = re.compile(r"""[^<>"']*+(?:"[^"]*+"[^<>"']*+|'[^']*+'[^<>"']*+)*+""")
 _BARE = re.compile(r"[^<>]*+")
 _ATTRIBUTE = re.compile(

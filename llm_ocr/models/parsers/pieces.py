@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_ocr.models.parsers.html import unescape
-from llm_ocr.types import BlockKind
+from llm_ocr.types import IS_TAG, BlockKind
 
 # One pass over fences, one over HTML tables, one over lines: time linear in the length, for any text.
 
 
-_TABLE_TAG = re.compile(r"<(?P<close>/?)table\b[^<>]*>?", re.IGNORECASE)
+_TABLE_TAG = re.compile(rf"<(?P<close>/?){IS_TAG}table\b[^<>]*>?", re.IGNORECASE)
 _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,}+(?![^~]+~))(?P<info>[^`]*)")
 _ORNAMENT = re.compile(r"(?= {0,3}~{3,}+[^~]+~)")  # `~~~ Soups ~~~` of a menu, which renderers take for a fence
 _HEADING = re.compile(r" {0,3}(?P<marks>#{1,6})(?:[ \t]+(?P<text>.*))?")
