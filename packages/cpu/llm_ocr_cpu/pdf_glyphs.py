@@ -492,16 +492,15 @@ def _looks(
     narrow = (widest < _NARROW * size) & (widest > 0) & (angles % 90 == 0)
     if strange.any() or narrow.any():
         kinds: Floats = np.column_stack((used, np.round(10 * em), angles)).astype(np.float64)
-        _even_out(
-            size, em, np.unique(kinds[strange | narrow], axis=0), kinds, starts, boxes, _within(codes[starts], _RTL)
-        )
+        unlike = _within(codes[starts], (*_RTL, *_CJK))
+        _even_out(size, em, np.unique(kinds[strange | narrow], axis=0), kinds, starts, boxes, unlike)
     looks = np.column_stack((np.round(size * 100).astype(np.int64), angles, faces))
     x, y = origins.T
     return looks, np.column_stack((a * x + c * y + e, b * x + d * y + f)), used, families
 
 
 def _even_out(
-    size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts: Ints, boxes: Floats, rtl: Bools
+    size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts: Ints, boxes: Floats, unlike: Bools
 ) -> None:
     """Set one size for the stretches of a font whose boxes are those of its glyphs, or are too high.
 
@@ -514,7 +513,7 @@ def _even_out(
         kinds: The same of all stretches.
         starts: First characters of the stretches.
         boxes: Boxes of all characters.
-        rtl: Whether the stretches are of right-to-left letters.
+        unlike: Whether the stretches are of letters unlike Latin ones: from right to left, or as wide as high.
     """
     ends = np.append(starts[1:], len(boxes))
     for kind in doubtful:
@@ -526,9 +525,11 @@ def _even_out(
             continue
         low, tall, middle = (float(part) for part in (*np.percentile(high, (20, 85)), np.median(wide)))
         nominal = float(em[members[0]])
-        plausible = 0.5 * _WIDE < middle / max(nominal, 1e-6) < 2 * _WIDE
-        if plausible and rtl[members].mean() > 0.5:
-            size[members] = nominal  # Arabic letters are high, or have boxes of their own
+        other = unlike[members].mean() > 0.5
+        least, most = (0.15, 2.2) if other else (0.5, 2)  # dots of Arabic letters, and ideographs as wide as high
+        plausible = least * _WIDE < middle / max(nominal, 1e-6) < most * _WIDE
+        if plausible and other:
+            size[members] = nominal  # Arabic letters are high, or have boxes of their own, as `一` has
         elif middle < _NARROW * low:
             if plausible:
                 size[members] = nominal

@@ -95,10 +95,11 @@ def _spaces(glyphs: Glyphs) -> Bools:
     spaced = glyphs.spaced.copy()
     gap = (glyphs.u0[1:] - glyphs.u1[:-1]) / glyphs.size[1:]
     beside = (np.abs(np.diff(glyphs.base)) < 0.05 * glyphs.size[1:]) & (np.abs(gap) < 0.25)
+    square = np.array(["\u2e80" <= text < "\uac00" for text in glyphs.texts])  # ideographs have room at their sides
     too_many = spaced.mean() > _MOST_SPACED
     within = beside if too_many else beside & ~spaced[1:]
     usual = float(np.median(gap[within])) if within.any() else 0.0
-    spaced[1:] |= beside & (gap > max(_LEAST_SPACE, usual + 0.08))
+    spaced[1:] |= beside & (gap > max(_LEAST_SPACE, usual + 0.08)) & ~(square[1:] & square[:-1])
     if too_many and usual < _LEAST_SPACE:  # the letters of words, not single signs with spaces between them
         spaced[1:] &= ~beside | (np.abs(gap - usual) > _UNEVEN_GAP)
     return spaced

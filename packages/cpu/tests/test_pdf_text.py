@@ -582,6 +582,11 @@ def test_vertical_japanese_is_read_down_its_columns(pitch):
     assert "".join(block.text for block in page_blocks(found, ())) == "".join(["湖の町の会報です", *columns])
 
 
+def test_ideographs_of_a_browsers_bitmap_fonts_stay_in_line():
+    (line,) = content(str(RIGHT_TO_LEFT.with_name("browser_japanese.pdf"))).lines
+    assert (line.text, line.size) == ("二〇二五年四月一日の会議は七階の部屋で三時に行う。", pytest.approx(11, abs=0.1))
+
+
 def test_cells_of_a_grid_of_ideographs_are_no_columns():
     rows = ["月火水木金土", "男女男女男女", "上中下上中下"]
     cells = [
