@@ -322,7 +322,7 @@ def _compared(runs: Runs, one: Ints, other: Ints) -> tuple[Bools, Bools]:
     width, across = runs.u1[one] - runs.u0[one], runs.u1[other] - runs.u0[other]
     alike = small > 0.9 * large  # a raised or lowered glyph of the same size: a few letters with a small offset
     larger_is_narrow = (runs.size[one] > runs.size[other]) == (width < across)  # a large operator, not an initial
-    script = ~level & (bottom - top >= np.where(alike, 0.6, 0.4) * small)
+    script = ~level & (bottom - top >= np.where(alike, 0.5, 0.4) * small)
     script &= (np.minimum(width, across) <= 2 * small) | ~alike
     script &= large <= np.where(larger_is_narrow, 1.9, 2.5) * small
     smaller = runs.size[one] < runs.size[other]  # behind a text and raised, as the mark of a footnote
@@ -562,13 +562,15 @@ _MISSED_SPACE = 0.5
 #: Largest gap in font sizes of glyphs that touch.
 _TOUCHING = 0.03
 #: Size of a script, relative to its line: TeX has 0.7 (0.5 in a script), Word and OpenType fonts 0.58 to 0.7, InDesign
-#: and LibreOffice 0.58, browsers 0.83. Small capitals have these sizes too, but the line's baseline.
-_SCRIPT_SIZE = (0.4, 0.88)
+#: and LibreOffice 0.58, browsers 0.83. Small capitals have these sizes too, but the line's baseline. WeasyPrint has 0.8
+#: to 0.97, half a size above or below the line: from such a shift on, the third value is the largest.
+_SCRIPT_SIZE, _SHIFTED = (0.4, 0.88, 0.98), 0.3
 #: Height of a superscript's baseline in font sizes of the line: TeX has 0.29 to 0.41 (0.6 in a script), Word, InDesign,
 #: and browsers 0.33, OpenType fonts up to 0.5.
 _RAISED = (0.2, 0.75)
-#: Depth of a subscript's baseline: LibreOffice has 0.08, OpenType fonts 0.08 to 0.14, TeX 0.15 to 0.25, browsers 0.2.
-_LOWERED = (0.06, 0.45)
+#: Depth of a subscript's baseline: LibreOffice has 0.08, OpenType fonts 0.08 to 0.14, TeX 0.15 to 0.25, browsers 0.2,
+#: WeasyPrint up to 0.49.
+_LOWERED = (0.06, 0.5)
 #: Gap in font sizes of the line between a script and the text that it belongs to: at most a word space.
 _SCRIPT_GAP = 0.35
 #: Signs that are high, low, or small in every font.
@@ -752,7 +754,8 @@ class _Composer:
         Most characters of a line are in no script. A script is next to text of the line's size, or to another script.
         """
         visual, size = segment.words, segment.size
-        small = {index for index in visual if self._size[index] <= _SCRIPT_SIZE[1] * size}
+        moved = {index: self._lowered(index, segment) for index in visual}
+        small = {at for at in visual if moved[at] is not None or self._size[at] <= _SCRIPT_SIZE[1] * size}
         if 2 * sum(self._counts[index] for index in small) >= sum(self._counts[index] for index in visual):
             return {}
         found: dict[int, bool] = {}
@@ -761,7 +764,7 @@ class _Composer:
                 if index not in small or (before in small and before not in found):
                     continue
                 left, right = sorted((before, index), key=self._u0.__getitem__)
-                lowered = self._lowered(index, segment)
+                lowered = moved[index]
                 if lowered is not None and self._u0[right] - self._u1[left] <= _SCRIPT_GAP * size:
                     found[index] = lowered
         for one, other in pairwise(visual if found else ()):  # numerators and denominators are no scripts
@@ -773,7 +776,8 @@ class _Composer:
     def _lowered(self, index: int, segment: Segment) -> bool | None:
         """Return whether a word is a subscript; None for a word that is no script."""
         raised = (segment.base - self._base[index]) / segment.size
-        if not _SCRIPT_SIZE[0] <= self._size[index] / segment.size <= _SCRIPT_SIZE[1] or self._rtl[index]:
+        largest = _SCRIPT_SIZE[2 if abs(raised) >= _SHIFTED else 1]
+        if not _SCRIPT_SIZE[0] <= self._size[index] / segment.size <= largest or self._rtl[index]:
             return None
         if _NO_SCRIPT.issuperset(self._texts[index]):
             return None
@@ -883,6 +887,8 @@ class _Composer:
                 before = min(groups[-1][-_MOST_PARTS:], key=lambda at: self._distance(at, index))
             if index in scripts and scripts.get(before) != scripts[index]:
                 near = self._u0[index] - self._u1[before] <= _SPACE * max(self._size[before], self._size[index])
+            elif before in scripts and self._distance(before, index) < _TOUCHING * self._size[index]:
+                near = True  # pdfium reports a space at a change of the baseline
             else:
                 near = not self._space_between(before, index)
             if groups and near:

@@ -171,6 +171,7 @@ def test_a_script_joins_its_line_and_a_word_joins_its_script():
     [
         *((7, 4.3, "sup"), (7, 3.6, "sup"), (8.3, 4, "sup"), (5.8, 3.3, "sup")),  # TeX, browsers, InDesign
         *((7, -1.5, "sub"), (7, -2.5, "sub"), (5.8, -0.8, "sub")),  # TeX, LibreOffice
+        *((9, 4.5, "sup"), (9.7, 4.85, "sup"), (9.7, -4.85, "sub")),  # WeasyPrint
         *((7, 0, ""), (10, 2, ""), (16, 0, "")),  # small capitals, a tilted word, a large word
     ],
 )
@@ -179,6 +180,11 @@ def test_scripts_are_known_by_their_size_and_baseline(size, raised, marked):
     (found,) = content(pages(drawn + text("and more of it", x=115 + 1.4 * size, size=10))).lines
     expected = {"sup": (Script(8, 11),), "sub": (Script(8, 11, lowered=True),), "": ()}[marked]
     assert (found.scripts, found.text.replace(" ", "")) == (expected, "theword3,4andmoreofit")
+
+
+def test_text_that_touches_a_script_has_no_space_before_it():
+    drawn = text("x", size=10) + text("2", x=77, y=697, size=7) + text("+y = 3", x=80.9, size=10)
+    assert texts(drawn) == ["x2+y = 3"]
 
 
 @pytest.mark.parametrize(("raised", "small"), [(2.5, 8), (0.5, 11.5)])
