@@ -3,9 +3,9 @@
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -839,20 +839,31 @@ class _Composer:
         return result
 
     def _face_brackets(self, order: list[int]) -> None:
-        """Exchange opening and closing brackets among right-to-left words if most of them face away from their words.
+        """Make brackets among right-to-left words face the word that they are beside without a space.
 
-        Such text shows an opening bracket with the glyph of a closing one, and some PDFs store the glyph's character.
+        Such text shows an opening bracket with the glyph of a closing one. Some PDFs store the glyph's character, and
+        pdfium exchanges some. A bracket beside two words, or none, is exchanged if most others of the line are.
         """
         latin = [False, *map(self._is_latin, order), False]
         inside = [latin[at] and latin[at + 2] for at in range(len(order))]
-        places = [at for at, index in enumerate(order) if self._texts[index] in _MIRRORED and not inside[at]]
-        votes = 0
-        for at in places:
-            opening = at + 1 < len(order) and not self._space_between(order[at], order[at + 1])
-            closing = at > 0 and not self._space_between(order[at - 1], order[at])
-            votes += (opening - closing) * (1 if self._texts[order[at]] in _OPENING else -1)
-        for at in places if votes < 0 else ():
-            self._texts[order[at]] = _MIRRORED[self._texts[order[at]]]
+        votes, unsure = 0, []
+        for at, index in enumerate(order):
+            if self._texts[index] not in _MIRRORED or inside[at]:
+                continue
+            opening = self._touches(index, order[at + 1 : at + 1 + _MOST_PARTS])
+            if opening == self._touches(index, order[max(0, at - _MOST_PARTS) : at]):
+                unsure.append(index)
+            elif opening == (self._texts[index] in _OPENING):
+                votes += 1
+            else:
+                votes -= 1
+                self._texts[index] = _MIRRORED[self._texts[index]]
+        for index in unsure if votes < 0 else ():
+            self._texts[index] = _MIRRORED[self._texts[index]]
+
+    def _touches(self, index: int, others: Iterable[int]) -> bool:
+        """Return whether a word is beside another one without a space: a bracket may be beside a number's last part."""
+        return any(not self._space_between(index, other) for other in others)
 
     def _embedded(self, visual: list[int], arabic: bool) -> list[int]:
         """Return the words between right-to-left words in reading order: Latin words as one part, each number as one.
@@ -881,7 +892,7 @@ class _Composer:
     def _joined(self, order: list[int], scripts: Mapping[int, bool]) -> list[list[int]]:
         """Join the pieces of one word, split by a change of size or by the PDF's order, not by a space."""
         groups: list[list[int]] = []
-        for index in order:
+        for at, index in enumerate(order):
             before = groups[-1][-1] if groups else index
             if self._some_rtl and groups:  # a sign on the left of a number follows its last digit
                 before = min(groups[-1][-_MOST_PARTS:], key=lambda at: self._distance(at, index))
@@ -891,6 +902,9 @@ class _Composer:
                 near = True  # pdfium reports a space at a change of the baseline
             else:
                 near = not self._space_between(before, index)
+            if self._some_rtl and not near and not self._rtl[index] and self._texts[before] in _OPENING:
+                parts = takewhile(lambda part: not self._rtl[part], order[at + 1 : at + _MOST_PARTS])
+                near = self._touches(before, parts)
             if groups and near:
                 groups[-1].append(index)
             else:

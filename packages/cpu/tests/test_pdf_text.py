@@ -560,6 +560,15 @@ def test_arabic_and_hebrew_with_mixed_content_read_as_written(producer):
     assert unicodedata.normalize("NFC", found) == unicodedata.normalize("NFC", " ".join(written))
 
 
+@pytest.mark.parametrize("inside", ["9:00", "12.5", "14", "PDF", "a.b"])
+def test_brackets_in_arabic_face_the_text_inside(inside):
+    letters = {0x30 + at: letter for at, letter in enumerate(sorted({*inside, " ", "(", ")", "س", "ش"}))}
+    codes = {letter: code for code, letter in letters.items()}
+    shown = bytes(codes[letter] for letter in f"ششش ({inside}) سسس")  # from left to right
+    found = content(mapped(letters, b"BT /S 12 Tf 72 700 Td <%s> Tj ET" % shown.hex().encode()))
+    assert [line.text for line in found.lines] == [f"سسس ({inside}) ششش"]
+
+
 @pytest.mark.parametrize("lam_alef", ["\ufefb", "\u0644\u0627"])  # a presentation form; the letters of the ligature
 @pytest.mark.parametrize("drawn", ["at once", "from the left", "from the right"])
 def test_arabic_ligatures_have_their_letters_in_order(lam_alef, drawn):
