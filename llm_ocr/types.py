@@ -237,6 +237,7 @@ class Line:
     italic: bool = False
     mono: bool = False
     stacked: bool = False  # vertical Chinese or Japanese: upright letters, one below the other
+    watermark: bool = False  # large text at an angle to the page's edges
     recurs: bool = False  # the same text, without digits, is at the same place on an adjacent page
     confidence: float = 1.0  # OCR only, 0..1
     scripts: tuple[Script, ...] = ()  # from left to right

@@ -375,12 +375,15 @@ def laid_out(content: PageContent, formulas: Sequence[Box] = (), pictures: Seque
 def _laid_out(
     content: PageContent, areas: Sequence[Box] = (), pictures: Sequence[Box] = (), *, on_side: bool = False
 ) -> tuple[Block, ...]:
+    # Last, so that the numbers of the other lines stay: these are not part of what they cross.
+    content = replace(content, lines=tuple(sorted(content.lines, key=lambda line: line.watermark)))
+    crossed = replace(content, lines=tuple(line for line in content.lines if not line.watermark))
     with timed("tables"):
-        tables = find_tables(content)
+        tables = find_tables(crossed)
     with timed("figures"):
-        figures = find_figures(content, tables, pictures)
+        figures = find_figures(crossed, tables, pictures)
     with timed("formulas"):
-        formulas = find_formulas(content, [*tables, *figures], areas)
+        formulas = find_formulas(crossed, [*tables, *figures], areas)
     with timed("layout"):
         return page_blocks(content, [*tables, *figures, *formulas], on_side=on_side)
 

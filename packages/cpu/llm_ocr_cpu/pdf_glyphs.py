@@ -123,6 +123,7 @@ _is_unnamed = _bound(pdfium.FPDFText_HasUnicodeMapError, _INT, _POINTER, _INT)
 _is_hyphen = _bound(pdfium.FPDFText_IsHyphen, _INT, _POINTER, _INT)
 _matrix = _bound(pdfium.FPDFText_GetMatrix, _INT, _POINTER, _INT, _POINTER)
 _ink_box = _bound(pdfium.FPDFText_GetCharBox, _INT, _POINTER, _INT, _POINTER, _POINTER, _POINTER, _POINTER)
+_angle = _bound(pdfium.FPDFText_GetCharAngle, ctypes.c_float, _POINTER, _INT)
 _origin = _bound(pdfium.FPDFText_GetCharOrigin, _INT, _POINTER, _INT, _POINTER, _POINTER)
 _font_size = _bound(pdfium.FPDFText_GetFontSize, ctypes.c_double, _POINTER, _INT)
 _font = _bound(pdfium.FPDFTextObj_GetFont, _POINTER, _POINTER)
@@ -193,7 +194,8 @@ def _mark_letters(handle: int, frame: Frame, codes: Ints, bounds: npt.NDArray[np
     letters &= (codes[places] < _MARKS[0]) | (codes[places] > _MARKS[-1]) | (ink[:, 0] > bounds[places - 1, 2] - lower)
     for number in np.nonzero(letters)[0].tolist():
         at, (left, right, bottom, top) = int(places[number]), ink[number].tolist()
-        if not _text_object(handle, at) or _is_unnamed(handle, at) == 1:
+        # The box around a space at an angle, as in a watermark, is no letter, and has the ink of the text below it.
+        if not _text_object(handle, at) or _is_unnamed(handle, at) == 1 or abs(math.sin(2 * _angle(handle, at))) > 0.2:
             continue
         shown = _shown(np.array([[left, top, right, bottom]]), frame)[0] * scale
         x0, y0, x1, y1 = shown.clip(0, max(gray.shape)).round().astype(int).tolist()

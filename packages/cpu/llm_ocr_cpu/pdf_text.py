@@ -573,6 +573,9 @@ _RAISED = (0.2, 0.75)
 _LOWERED = (0.06, 0.5)
 #: Gap in font sizes of the line between a script and the text that it belongs to: at most a word space.
 _SCRIPT_GAP = 0.35
+#: Least size of a watermark in sizes of the text, and length in widths of all text: labels of an axis or a map, and
+#: heads of a table, may be at an angle, too.
+_WATERMARK = (2.5, 0.2)
 #: Signs that are high, low, or small in every font.
 _NO_SCRIPT = frozenset("'’‘\"“”′″°ªº¹²³⁰⁴⁵⁶⁷⁸⁹™®©.,;:…·⁄")
 
@@ -644,8 +647,12 @@ def _lines(glyphs: Glyphs, *, scripts: bool) -> tuple[Line, ...]:
     for segment in segments_of(words, runs_of(words)):
         by_turn.setdefault(segment.turn, []).append(segment)
     compose = _Composer(glyphs, words, scripts)
+    large, long = _WATERMARK[0] * float(np.median(glyphs.size)), _WATERMARK[1] * float(np.ptp(glyphs.boxes[:, ::2]))
     lines = [
-        compose.line(segment)
+        replace(
+            compose.line(segment),
+            watermark=segment.turn % 90 != 0 and segment.size > large and segment.u1 - segment.u0 > long,
+        )
         for segments in by_turn.values()
         for segment in with_drop_capitals(words, joined_over_gaps(words, segments))
     ]

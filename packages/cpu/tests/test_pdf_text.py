@@ -20,6 +20,7 @@ from llm_ocr.documents.page_wire import from_wire, to_wire
 from llm_ocr.types import Evidence, InkMap, PageContent, Script
 from llm_ocr_cpu import pdf_glyphs
 from llm_ocr_cpu.layout import page_blocks
+from llm_ocr_cpu.page import laid_out
 from llm_ocr_cpu.pdf_glyphs import _with_pairs_joined
 from llm_ocr_cpu.pdf_text import page_content
 
@@ -320,6 +321,30 @@ def test_text_turned_on_the_page_is_a_line_of_its_own():
     turned = next(line for line in found if line.text == "axis label")
     assert turned.box.height > 3 * turned.box.width
     assert len(found) == 2
+
+
+@pytest.mark.parametrize("words", ["DRAFT", "COPY FOR YOU"])
+def test_a_watermark_across_the_text_is_a_block_of_its_own(words):
+    rows = [f"sentence {row} of the page goes on in the" for row in range(24)]
+    grid = [(f"item {row}", f"{row}.50") for row in range(6)]
+    drawn = text(words, matrix="0.7 0.7 -0.7 0.7 90 460", size=60)
+    drawn += b"".join(text(row, y=740 - 14 * at) for at, row in enumerate(rows))
+    drawn += b"".join(
+        text(name, x=72, y=380 - 16 * at) + text(price, x=240, y=380 - 16 * at) for at, (name, price) in enumerate(grid)
+    )
+    data = pages(drawn)
+    pdf = pypdfium2.PdfDocument(data)
+    with contextlib.closing(pdf):
+        found = laid_out(page_content(pdf[0], picture=pdf[0].render(scale=2).to_pil()))
+    assert " ".join(rows) in found[0].text.replace("\n", " ")
+    assert [block.text for block in found if words in block.text] == [words] == [found[-1].text]
+    assert all(any(f"{name} | {price}" in block.text for block in found) for name, price in grid)
+
+
+def test_a_large_slanted_label_of_a_drawing_is_no_watermark():
+    label = text("lake", matrix="0.7 0.7 -0.7 0.7 300 400", size=26)
+    found = lines(label, *(text("a row of text across the whole of the page", y=700 - 14 * row) for row in range(9)))
+    assert not any(line.watermark for line in found)
 
 
 @pytest.mark.parametrize(("rotate", "size"), [(0, (612, 792)), (90, (792, 612)), (180, (612, 792)), (270, (792, 612))])

@@ -198,7 +198,8 @@ def _blocks(content: PageContent, regions: Sequence[Region], on_side: bool) -> t
         claimed |= region.lines | region.caption
     visible = [line for line in content.lines if line.text.strip()]
     unclaimed = [line for index, line in enumerate(content.lines) if index not in claimed and line.text.strip()]
-    free = steadied([line for line in unclaimed if not _DOTS.fullmatch(line.text)])
+    watermarks = [line for line in unclaimed if line.watermark]
+    free = steadied([line for line in unclaimed if not line.watermark and not _DOTS.fullmatch(line.text)])
     standard = free if sum(len(line.text) for line in free) > _ENOUGH else visible
     if not standard and not regions:
         return ()
@@ -224,7 +225,7 @@ def _blocks(content: PageContent, regions: Sequence[Region], on_side: bool) -> t
     foot = [page.furniture(*found) for found, above in zip(furniture, at_top, strict=True) if not above]
     body = page.entries(entries)
     upright_lines = [line for line in free if is_vertical(line) and not line.stacked]
-    aside = [page.text(BlockKind.TEXT, Group([make_row([line])], [False])) for line in upright_lines]
+    aside = [page.text(BlockKind.TEXT, Group([make_row([line])], [False])) for line in (*upright_lines, *watermarks)]
     return tuple([*top, *body, *aside, *page_blocks(columns, ()), *foot])
 
 
