@@ -68,15 +68,17 @@ def evidence_of(
     """Return the ink of a page, its share of images, and its lines to judge answers; takes 3 ms for most pages.
 
     The lines are pdfium's, without words that the picture does not show. On pages with right-to-left letters or
-    undecoded glyphs, these are the lines of `page_text`, if there is one. The lines are left out if form fields that
-    could not be flattened contain text.
+    undecoded glyphs, these are the lines of `page_text`, if there is one; also where pdfium takes the text of a sparse
+    page, such as a table of contents, for vertical writing, whose lines are single letters. The lines are left out if
+    form fields that could not be flattened contain text.
     """
     area = max(frame.width * frame.height, 1e-6)
     pictured = min(1.0, sum(raster.box.area for raster in objects.rasters) / area)
     lines, undrawn, invisible = _layer_lines(page, frame, picture)
     lines = () if has_fields(page) else lines
     covered = bool(objects.covered)
-    if page_text and (covered or any(_UNSURE.search(text) for text, _ in lines)):
+    single = 2 * sum(len(text) == 1 for text, _ in lines) > len(lines)
+    if page_text and (covered or single or any(_UNSURE.search(text) for text, _ in lines)):
         width, height = 1 / max(frame.width, 1e-6), 1 / max(frame.height, 1e-6)
         found = _imported(page_text)(page, objects, picture if invisible or covered else None).lines
         lines = tuple((line.text, line.box.scaled(width, height).clipped()) for line in found)

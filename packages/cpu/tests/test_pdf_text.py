@@ -677,6 +677,19 @@ def test_pdf_lines_have_positions_with_or_without_text_layer(tmp_path):
         assert (page.content is None) is not wanted
 
 
+def test_evidence_of_a_sparse_page_of_placed_letters_has_lines(tmp_path):
+    rows = [f"{row} hope\t{11 * row}" for row in range(1, 9)]
+    letters = [
+        text(letter, x=(500 if at > row.index("\t") else 72) + 6.7 * at, y=700 - 12 * number)
+        for number, row in enumerate(rows)
+        for at, letter in enumerate(row)
+        if letter.strip()
+    ]
+    page = seen(written(tmp_path / "a.pdf", pages(b"".join(letters))))
+    found = " ".join(line for line, _ in page.evidence.lines).split()
+    assert sorted(found) == sorted(" ".join(rows).split())
+
+
 def test_ink_is_where_text_is(tmp_path):
     page = seen(written(tmp_path / "a.pdf", pages(text("Above all", y=700))))
     box = page.evidence.lines[0][1]
