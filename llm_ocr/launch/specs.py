@@ -297,8 +297,7 @@ def job_settings(stage: str, settings: LaunchSettings) -> dict[str, Any]:
         if name in _STAY or name not in settings.model_fields_set:
             continue
         value = values[name]
-        # A repair may return to a default that the workspace does not have.
-        if value is None or (value == setting.default and stage != REPAIR):
+        if value is None:  # a given default counts: the workspace may hold another value
             continue
         if setting.secret:
             hint = f"Set {setting.variable}, and add --secret {setting.variable}"
@@ -345,7 +344,9 @@ def _with_engine(stage: str, values: Mapping[str, Any], launcher: Launcher, hard
     gpus = launcher.gpus(hardware)
     if stage not in GPU_STAGES or gpus is None:
         return settings
-    engine = settings.get("engine", "server" if settings.get("server_url") else "auto")
+    engine = settings.get("engine", "auto")
+    if engine == "auto" and settings.get("server_url"):
+        engine = "server"
     if gpus and engine == "embedded":
         hint = "Remove --engine, or choose --hardware without GPUs."
         raise UsageError(f"--engine embedded uses no GPU, but {hardware} has {gpus}", hint=hint)

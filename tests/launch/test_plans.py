@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import pytest
 from make_plans import FOLDER, as_text, cases, snapshot
@@ -103,6 +104,21 @@ def test_jobs_that_read_a_dataset_install_the_package_for_it():
     specs = launch_request(settings, launcher_for("hf-jobs"), "20260101-000000-abcd").specs
     assert specs["extract"].options["extra"] == ["datasets"]
     assert specs["assemble"].options["extra"] == []
+
+
+def given_to_jobs(**asked: object) -> Mapping[str, object]:
+    """The settings that the jobs of Extract read from the record of their launch."""
+    place = {"platform": "hf-jobs", "stage": "extract", "workspace": "hf://buckets/me/ocr/run"}
+    settings = settings_from(LaunchSettings, "submit", place | asked)
+    return launch_request(settings, launcher_for("hf-jobs"), "20260101-000000-abcd").settings["extract"]
+
+
+def test_given_defaults_replace_other_settings_of_a_workspace():
+    # A workspace may have been begun with text_layer="never" and another model.
+    given = {"text_layer": "auto", "model": "deepseek-ocr", "engine": "vllm"}
+    assert given_to_jobs(**given) == given
+    server = ("http://127.0.0.1:1",)
+    assert given_to_jobs(engine="auto", server_url=server) == {"engine": "auto", "server_url": list(server)}
 
 
 def test_hugging_face_needs_no_image_and_one_is_for_gpu_stages():
