@@ -292,12 +292,14 @@ def job_settings(stage: str, settings: LaunchSettings) -> dict[str, Any]:
         UsageError: A setting is a secret, or a local file: jobs cannot read it.
     """
     found: dict[str, Any] = {}
-    values = dict(settings)
+    values, passed = dict(settings), _secrets(settings.secret)
     for name, setting in settings_of(_MODELS[stage]).items():
         if name in _STAY or name not in settings.model_fields_set:
             continue
         value = values[name]
         if value is None:  # a given default counts: the workspace may hold another value
+            continue
+        if setting.secret and setting.variable in passed and settings.origins[name].startswith("environment "):
             continue
         if setting.secret:
             hint = f"Set {setting.variable}, and add --secret {setting.variable}"

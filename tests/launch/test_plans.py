@@ -121,6 +121,16 @@ def test_given_defaults_replace_other_settings_of_a_workspace():
     assert given_to_jobs(engine="auto", server_url=server) == {"engine": "auto", "server_url": list(server)}
 
 
+def test_keys_named_as_secrets_may_be_set_on_this_machine(monkeypatch):
+    monkeypatch.setenv("LLM_OCR_SERVER_KEY", "geheim")
+    with pytest.raises(UsageError, match="server-key is a secret") as caught:
+        given_to_jobs(server_url="http://127.0.0.1:1")
+    assert "--secret LLM_OCR_SERVER_KEY" in caught.value.hint
+    assert "server_key" not in given_to_jobs(server_url="http://127.0.0.1:1", secret="LLM_OCR_SERVER_KEY")
+    with pytest.raises(UsageError, match="server-key is a secret"):  # the job would get the variable's value
+        given_to_jobs(server_url="http://127.0.0.1:1", secret="LLM_OCR_SERVER_KEY", server_key="other")
+
+
 def test_hugging_face_needs_no_image_and_one_is_for_gpu_stages():
     assert images() == {"extract": "vllm/vllm-openai:v0.33.0", "assemble": "python:3.12-slim"}
     assert images(image="mine/vllm:1") == {"extract": "mine/vllm:1", "assemble": "python:3.12-slim"}
