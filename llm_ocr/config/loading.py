@@ -344,7 +344,9 @@ def load(
     of_flags = _of_flags(known, flags, written or {}, warnings)
     of_environment = _of_variables(known, environ, "environment", flags, warnings)
     in_dotenv = read_dotenv(dotenv)
-    of_dotenv = _of_variables(known, in_dotenv, dotenv.name, {**flags, **of_environment}, warnings)
+    # A Slurm job starts in the folder of its launch. The record of the launch has precedence over the .env file there.
+    of_launch = stored or {} if environ.get(f"{PREFIX}LAUNCH") else {}
+    of_dotenv = _of_variables(known, in_dotenv, dotenv.name, {**flags, **of_environment, **of_launch}, warnings)
     config = config or (Path(environ[PREFIX + "CONFIG"]) if environ.get(PREFIX + "CONFIG") else None)
     of_file = _of_file(known, config) if config else {}
     by = stored.by if isinstance(stored, Stored) else {}

@@ -40,6 +40,11 @@ def test_the_strongest_place_that_has_a_value_wins(loaded, chosen):
     assert result.settings.origins["image_size"].endswith(chosen[0])
 
 
+def test_a_launch_outranks_the_dotenv_file_in_its_jobs(loaded):
+    launched = {"environ": {"LLM_OCR_LAUNCH": "20260101-000000-abcd@00"}, "stored": {"image_size": 105}}
+    assert loaded(**launched, dotenv="LLM_OCR_IMAGE_SIZE=103\n").settings.image_size == 105
+
+
 def test_without_any_place_the_default_counts(loaded):
     result = loaded()
     assert result.settings == RunSettings()
