@@ -65,6 +65,15 @@ _STAY = {
 _SECRET_NAMES = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIALS_JSON")
 #: Beginnings of names that launches and platforms set.
 _OF_LAUNCH = ("LLM_OCR_WORKSPACE", "LLM_OCR_LAUNCH", "LLM_OCR_SHARD_", "LLM_OCR_SECRETS", "LLM_OCR_ERROR_FILE")
+#: Settings with which jobs on GPUs need OCR, too. Jobs without a GPU always have it.
+_WITH_OCR = {
+    "engine": "hybrid",
+    "fallback": "embedded",
+    "verify": "ocr",
+    "rotate": "probe",
+    "figures_from": "page",
+    "detector": "embedded",
+}
 #: Text settings that may contain a URL.
 _WITH_URLS = ("prompt", "describe_prompt", "vllm_command")
 #: A model's id on the Hub.
@@ -159,6 +168,8 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
         if installs:
             needed = [*store_extras(values.get("sources", ())), *(["datasets"] if values.get("dataset") else ())]
             needed += [FIELDS] if stage == FIELDS else []
+            needed += ["filters"] if values.get("filter_language") else []
+            needed += ["embedded"] if any(values.get(name) == value for name, value in _WITH_OCR.items()) else []
             options["extra"] = [*needed, *options["extra"]]
         travelling[stage] = _with_engine(stage, values, launcher, hardware)
         if settings.platform == "hf-jobs" and travelling[stage].get("engine") == "vllm":

@@ -106,6 +106,25 @@ def test_jobs_that_read_a_dataset_install_the_package_for_it():
     assert specs["assemble"].options["extra"] == []
 
 
+@pytest.mark.parametrize(
+    ("settings", "extras"),
+    [
+        ({"engine": "hybrid"}, ["embedded"]),
+        ({"fallback": "embedded"}, ["embedded"]),
+        ({"verify": "ocr"}, ["embedded"]),
+        ({"rotate": "probe"}, ["embedded"]),
+        ({"filter_language": "de"}, ["filters"]),
+        ({"verify": "layer", "fallback": "text-layer"}, []),
+    ],
+)
+def test_jobs_on_gpus_install_what_their_settings_need(settings, extras):
+    place = {"platform": "kubernetes", "stage": "pipeline", "workspace": "gs://bucket/run"}
+    asked = settings_from(LaunchSettings, "submit", place | settings)
+    specs = launch_request(asked, launcher_for("kubernetes"), "20260101-000000-abcd").specs
+    assert specs["extract"].options["extra"] == extras
+    assert specs["assemble"].options["extra"] == []
+
+
 def given_to_jobs(**asked: object) -> Mapping[str, object]:
     """The settings that the jobs of Extract read from the record of their launch."""
     place = {"platform": "hf-jobs", "stage": "extract", "workspace": "hf://buckets/me/ocr/run"}
