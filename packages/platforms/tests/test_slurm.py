@@ -264,6 +264,15 @@ def test_an_argument_that_is_none_is_wrong_usage(argument):
         Slurm().plan(spec(options={"slurm_arg": [argument]}))
 
 
+@pytest.mark.parametrize(
+    "argument", ["--job-name=ocr", "-Jocr", "--output=%x.log", "-o x", "--chdir=/tmp", "--export=ALL"]
+)
+def test_arguments_by_which_tasks_are_found_are_refused(argument):
+    with pytest.raises(UsageError, match="the launch itself sets this argument"):
+        Slurm().plan(spec(options={"slurm_arg": [argument]}))
+    Slurm().plan(spec(options={"slurm_arg": ["--export-file=variables", "--array=0-0%1", "--account=lab"]}))
+
+
 def test_gpus_are_known_by_their_name():
     launcher = Slurm()
     assert [launcher.gpus(one) for one in ("cpu", "gpu:1", "gpu:a100:4", "gpu", "A100")] == [0, 1, 4, 1, None]

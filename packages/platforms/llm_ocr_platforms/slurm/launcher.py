@@ -42,6 +42,8 @@ STATES: Mapping[str, State] = {
 _STOPPED, _BEFORE = "4:0", 200
 _FIELDS = "JobID,State,ExitCode,Start,End,ElapsedRaw,TimelimitRaw"
 _HARDWARE = re.compile(r"gpu(:[A-Za-z][\w.-]*)?(:(?P<count>[1-9]\d*))?")
+#: Arguments by which the launcher finds tasks and logs, or which sbatch ignores in a script.
+_RESERVED = re.compile(r"--(job-name|output|chdir|export|parsable)\b(?!-)|-[JoD]")
 #: Seconds after which a program is stopped.
 _TIMEOUT = 120.0
 _SECRET = "Set the variable, or use --secret {name}=FILE with a file that the nodes can read."
@@ -148,6 +150,10 @@ def _script(spec: JobSpec, hardware: str, gpus: int) -> str:
         *([f"--partition={spec.options['partition']}"] if spec.options.get("partition") else []),
         *own,
     ]
+    for argument in own:
+        if _RESERVED.match(argument):
+            hint = "Remove it. Logs are in the folder where the launch starts. Variables of jobs: --env NAME=VALUE"
+            raise UsageError(f"--slurm-arg={argument}: the launch itself sets this argument", hint=hint)
     for argument in arguments:
         if "\n" in argument or not argument.startswith("-"):
             raise UsageError(
