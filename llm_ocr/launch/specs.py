@@ -165,6 +165,8 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
             values["sources"] = [on_any_folder(document) for document in documents]
         if settings.platform not in SHARED_DISK:
             _check_files(stage, values)
+        if stage in ("extract", REPAIR) and settings.platform in INSTALLING | SHARED_DISK and not settings.image:
+            _check_model(values)
         if installs:
             needed = [*store_extras(values.get("sources", ())), *(["datasets"] if values.get("dataset") else ())]
             needed += [FIELDS] if stage == FIELDS else []
@@ -345,6 +347,19 @@ def _check_files(stage: str, values: Mapping[str, Any]) -> None:
             if name == "dataset":
                 hint = "Upload the dataset to the Hub. Or give images and PDFs as sources, which are uploaded."
             raise UsageError(f"{name} {value} is on this machine, where jobs of {stage} cannot read it", hint=hint)
+
+
+def _check_model(values: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for a model or a parser that jobs with the library of this machine do not know."""
+    from llm_ocr.models.parsers import parser_named
+    from llm_ocr.models.registry import find_profile
+
+    name = values.get("model", "")
+    # Other names may be a profile's file, a folder, or, with a prompt, any model of the Hub, a store, or a server.
+    if name and not re.search(r"/|\.(toml|ya?ml)$", name) and not Path(name).is_dir() and not values.get("server_url"):
+        find_profile(name)
+    if parser := values.get("parser"):
+        parser_named(parser)
 
 
 def _with_engine(stage: str, values: Mapping[str, Any], launcher: Launcher, hardware: str) -> dict[str, Any]:

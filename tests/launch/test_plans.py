@@ -150,6 +150,16 @@ def test_keys_named_as_secrets_may_be_set_on_this_machine(monkeypatch):
         given_to_jobs(server_url="http://127.0.0.1:1", secret="LLM_OCR_SERVER_KEY", server_key="other")
 
 
+def test_misspelled_models_and_parsers_are_refused_before_a_job():
+    with pytest.raises(UsageError, match="no profile for model 'deepseek-orc'") as caught:
+        given_to_jobs(model="deepseek-orc")
+    assert "deepseek-ocr" in caught.value.hint
+    with pytest.raises(UsageError, match="no parser is named"):
+        given_to_jobs(parser="dotz")
+    for possible in ({"model": "me/other"}, {"model": "served", "prompt": "Read.", "server_url": "http://127.0.0.1:1"}):
+        assert given_to_jobs(**possible)["model"] == possible["model"]
+
+
 def test_hugging_face_needs_no_image_and_one_is_for_gpu_stages():
     assert images() == {"extract": "vllm/vllm-openai:v0.33.0", "assemble": "python:3.12-slim"}
     assert images(image="mine/vllm:1") == {"extract": "mine/vllm:1", "assemble": "python:3.12-slim"}
