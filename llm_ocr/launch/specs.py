@@ -45,6 +45,12 @@ _OF_PLATFORMS: Mapping[str, type[Group]] = {
     "kubernetes": launch_groups.KubernetesGroup,
 }
 
+#: Settings of `PlatformGroup` without effect on a platform.
+_IDLE: Mapping[str, tuple[str, ...]] = {
+    "hf-jobs": ("region",),
+    "slurm": ("region", "platform_endpoint"),
+    "kubernetes": ("region", "platform_endpoint"),
+}
 
 _MODELS: Mapping[str, type[LogSettings]] = {
     "extract": ExtractSettings,
@@ -288,11 +294,11 @@ def _options(settings: LaunchSettings) -> dict[str, Any]:
     if settings.platform in INSTALLING:
         groups.append(launch_groups.LibraryGroup)
     names = [name for group in groups for name in group.model_fields]
-    every: tuple[type[Group], ...] = (*_OF_PLATFORMS.values(), launch_groups.LibraryGroup)
+    every: tuple[type[Group], ...] = (*_OF_PLATFORMS.values(), launch_groups.PlatformGroup, launch_groups.LibraryGroup)
     for group in every:
         for name in group.model_fields:
             kind, _, flag = settings.origins.get(name, "").partition(" ")
-            if kind == "flag" and name not in names:
+            if kind == "flag" and (name not in names or name in _IDLE.get(settings.platform, ())):
                 raise UsageError(f"{flag} has no effect on {settings.platform}", hint=f"Remove {flag}.")
     values = dict(settings)
     return {name: list(values[name]) if isinstance(values[name], tuple) else values[name] for name in names}

@@ -125,6 +125,15 @@ def test_jobs_on_gpus_install_what_their_settings_need(settings, extras):
     assert specs["assemble"].options["extra"] == []
 
 
+@pytest.mark.parametrize(
+    ("platform", "setting"),
+    [("hf-jobs", "region"), ("slurm", "region"), ("kubernetes", "region"), ("kubernetes", "platform_endpoint")],
+)
+def test_regions_that_a_platform_ignores_are_refused(platform, setting):
+    with pytest.raises(UsageError, match=f"{setting}` has no effect on {platform}"):
+        with_env(platform, **{setting: "eu-west-1"})
+
+
 def given_to_jobs(**asked: object) -> Mapping[str, object]:
     """The settings that the jobs of Extract read from the record of their launch."""
     place = {"platform": "hf-jobs", "stage": "extract", "workspace": "hf://buckets/me/ocr/run"}
