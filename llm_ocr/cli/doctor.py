@@ -189,7 +189,7 @@ def notebook() -> Check:
 
 def vllm() -> Check:
     """Check vLLM for started servers. --vllm-command uses other installations, and --server-url running servers."""
-    version = package_version("vllm")
+    version = package_version("vllm") or shutil.which("vllm")  # a program of another Python starts servers, too
     if version is None:
         fix = f"{install_command('vllm')}, on a machine with a GPU"
         return Check("vLLM", State.MISSING, "needed for --engine vllm", fix)

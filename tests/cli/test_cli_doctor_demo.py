@@ -56,6 +56,15 @@ def test_a_missing_part_is_named_with_the_command_that_brings_it(monkeypatch):
     assert f"-> {install_command('embedded')}" in table([check])
 
 
+def test_doctor_finds_vllm_that_is_a_program_of_another_python(monkeypatch, tmp_path):
+    program = tmp_path / "vllm"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "package_version", lambda package: None)
+    assert doctor.vllm() == Check("vLLM", State.WORKS, str(program))
+
+
 def test_a_part_that_is_installed_and_fails_is_broken():
     def fail() -> str:
         raise ImportError("libGL.so.1: cannot open shared object file")
