@@ -80,8 +80,8 @@ _WITH_OCR = {
     "figures_from": "page",
     "detector": "embedded",
 }
-#: Text settings that may contain a URL.
-_WITH_URLS = ("prompt", "describe_prompt", "vllm_command")
+#: Settings that may contain a URL with a password.
+_WITH_URLS = ("sources", "prompt", "describe_prompt", "vllm_command")
 #: A model's id on the Hub.
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 #: Names that may be a local file or folder.
@@ -323,7 +323,8 @@ def job_settings(stage: str, settings: LaunchSettings) -> dict[str, Any]:
         if setting.secret:
             hint = f"Set {setting.variable}, and add --secret {setting.variable}"
             raise UsageError(f"{setting.flag} is a secret, which the workspace does not pass to jobs", hint=hint)
-        if name not in _WITH_URLS and isinstance(value, str) and without_credentials(value) != value:
+        texts = [text for text in (value if isinstance(value, tuple) else [value]) if isinstance(text, str)]
+        if name not in _WITH_URLS and any(without_credentials(text) != text for text in texts):
             raise UsageError(
                 f"{setting.flag} contains a name or password, which the workspace does not pass to jobs",
                 hint="Remove it from the URL, and pass credentials to the jobs with --secret NAME.",

@@ -159,6 +159,12 @@ def test_keys_named_as_secrets_may_be_set_on_this_machine(monkeypatch):
         given_to_jobs(server_url="http://127.0.0.1:1", secret="LLM_OCR_SERVER_KEY", server_key="other")
 
 
+@pytest.mark.parametrize("setting", ["server_url", "vllm_arg"])
+def test_passwords_in_lists_of_urls_do_not_travel(setting):
+    with pytest.raises(UsageError, match="contains a name or password"):
+        given_to_jobs(**{setting: ["http://127.0.0.1:1", "http://me:geheim@127.0.0.1:2"]})
+
+
 def test_misspelled_models_and_parsers_are_refused_before_a_job():
     with pytest.raises(UsageError, match="no profile for model 'deepseek-orc'") as caught:
         given_to_jobs(model="deepseek-orc")
