@@ -87,15 +87,17 @@ def test_each_task_is_a_share_and_sees_only_needed_variables(slurm, monkeypatch)
     monkeypatch.setenv("HF_TOKEN", "geheimnis")
     monkeypatch.setenv("LLM_OCR_ENGINE", "server")
     monkeypatch.setenv("UNRELATED", "1")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
     code = (
         "from os import environ as e; from llm_ocr.scheduling.shards import detected_shard; s = detected_shard(e); "
-        "print(s.index, s.count, e['HF_TOKEN'], e['LLM_OCR_WORKSPACE'], 'UNRELATED' in e, 'LLM_OCR_ENGINE' in e)"
+        "print(s.index, s.count, e['HF_TOKEN'], e['LLM_OCR_WORKSPACE'], e['https_proxy'], 'UNRELATED' in e, "
+        "'LLM_OCR_ENGINE' in e)"
     )
     launcher, jobs = started(code, monkeypatch, shards=2, secrets={"HF_TOKEN": ""}, workspace="/it's mine")
     over(launcher, jobs)
     assert [list(launcher.logs(job)) for job in jobs] == [
-        ["0 2 geheimnis /it's mine False False"],
-        ["1 2 geheimnis /it's mine False False"],
+        ["0 2 geheimnis /it's mine http://127.0.0.1:1 False False"],
+        ["1 2 geheimnis /it's mine http://127.0.0.1:1 False False"],
     ]
     assert "geheimnis" not in slurm.submitted[0]["stdin"] + " ".join(slurm.submitted[0]["arguments"])
 
