@@ -40,6 +40,7 @@ from llm_ocr.launch.watching import (
 )
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.generations import planned_generations
 from llm_ocr.workspace.keys import EXTRACT
 from llm_ocr.workspace.stored import remembered, workspace_options
 
@@ -333,7 +334,8 @@ class Launch:
 def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = None) -> Launch:
     """Return a new launch that is recorded in the workspace, or the open one there.
 
-    A new launch is not yet submitted. Raises `UsageError`, `LaunchError`, and the errors of opening the workspace.
+    A new launch is not yet submitted. Raises `UsageError`, `LaunchError`, `StageMissing` without sources and plan, and
+    the errors of opening the workspace.
     """
     launcher = launcher_for(settings.platform)
     # Errors in the settings are found before any request to a store.
@@ -360,6 +362,9 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
     if running := under_way(workspace, asked, asdict(limits)):
         say(f"continuing launch {running.id}, which is in progress")
         return Launch(workspace, launcher, running, limits, Display(say, terminal), resumed=True)
+    plans_itself = "extract" in asked.stages and (settings.sources or settings.dataset)
+    if not (plans_itself or settings.input):
+        planned_generations(workspace)  # raises without a plan: the jobs would fail, on paid machines
     for spec in asked.specs.values():
         launcher.check(complete_plan(launcher, spec))
     if settings.sources and "extract" in asked.stages and settings.platform not in SHARED_DISK:

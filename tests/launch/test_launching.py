@@ -14,7 +14,7 @@ import llm_ocr
 from llm_ocr.cli import main
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import LaunchSettings
-from llm_ocr.errors import Interrupted, JobFailed, LaunchError, LimitReached, UsageError, WorkspaceError
+from llm_ocr.errors import Interrupted, JobFailed, LaunchError, LimitReached, StageMissing, UsageError, WorkspaceError
 from llm_ocr.launch import State, bill, is_installed, launching, watching
 from llm_ocr.launch.records import submissions
 from llm_ocr.launch.watching import launched_jobs
@@ -147,8 +147,15 @@ def test_a_job_that_fails_before_its_first_unit_is_not_repeated(platform, source
     assert "jobs logs" in caught.value.hint
     with pytest.raises(JobFailed):  # the next launch is a new one, and is tried once again
         platform.endings["extract"] = [Ending(None, State.FAILED, "image not found")]
-        launch(tmp_path / "w", "extract").wait()
+        launch(tmp_path / "w", "extract", sources).wait()
     assert len(platform.submitted) == 2
+
+
+@pytest.mark.parametrize("stage", ["extract", "describe", "assemble", "repair", "pipeline"])
+def test_no_job_is_rented_for_a_workspace_without_a_plan(platform, tmp_path, stage):
+    with pytest.raises(StageMissing, match="no plan in"):
+        launch(tmp_path / "w", stage)
+    assert not list((tmp_path / "w").glob("launches/*"))
 
 
 def test_a_pipeline_stops_at_the_stage_that_failed(platform, sources, tmp_path):
@@ -184,9 +191,10 @@ def test_nothing_is_submitted_beyond_the_costs_allowed(platform, sources, tmp_pa
 
 
 def test_what_jobs_of_others_may_still_cost_is_not_spent_twice(platform, sources, tmp_path):
+    llm_ocr.plan(str(sources), workspace=tmp_path / "w", pages_per_unit=1, engine="embedded")
     platform.endings["extract"] = [Ending(None, State.RUNNING)]
     said: list[str] = []
-    launch(tmp_path / "w", "extract", sources, max_cost=5.0, price_per_hour=2.0, said=said).submit()
+    launch(tmp_path / "w", "extract", max_cost=5.0, price_per_hour=2.0, said=said).submit()
     assert said[-2].startswith("extract: at most $")
     with pytest.raises(LimitReached, match=r"open jobs may spend"):
         launch(tmp_path / "w", "describe", max_cost=5.0, price_per_hour=2.0).submit()
