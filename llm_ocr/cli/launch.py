@@ -24,7 +24,7 @@ def run_launch(command: str, settings: LaunchSettings) -> int:
         raise UsageError(
             "a pipeline needs a process that waits for each stage",
             hint="Add --wait to wait on this machine, or --detach to wait in a CPU job on the platform. Or launch each "
-            "stage separately (describe and assemble with --follow).",
+            "stage after the one before it.",
         )
     shown = not settings.quiet and sys.stderr.isatty() and environment().get("TERM") != "dumb"
     launch = begin(

@@ -93,7 +93,7 @@ def test_a_job_that_fails_is_an_error_with_its_reason(digital, tmp_path, slurm):
         ),
         (("hf-jobs", "extrakt", "-w", "s3://b/w"), "must be one of extract, describe, assemble, pipeline"),
         (("hf-jobs", "extract", "-w", "out"), "out is on this machine, where jobs on hf-jobs cannot reach it"),
-        (("slurm", "pipeline", "-w", "out", "a.pdf"), "Add --wait"),
+        (("slurm", "pipeline", "-w", "out", "a.pdf"), "Or launch each stage after the one before it."),
         (("slurm", "extract", "-w", "out", "--time-limit", "soon"), "--time-limit"),
         (("hf-jobs", "extract", "-w", "s3://b/w", "--weights", "./mine"), "weights ./mine is on this machine"),
         (
