@@ -2,6 +2,7 @@
 
 import asyncio
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -10,10 +11,12 @@ from llm_ocr.engines import PageReader, noop
 from llm_ocr.engines.vlm.reader import UNDRAWN
 from llm_ocr.engines.vlm.requests import ImageTools
 from llm_ocr.errors import PageFailure
-from llm_ocr.types import Attempt, Box, EncodedImage, Line, Page, PageContent, Path, Raster, Status, Word
+from llm_ocr.types import Attempt, Box, EncodedImage, Line, Page, PageContent, Path, Raster, Reason, Status, Word
 
 #: Share of a slice's height, from its end, in which a row without ink is searched for the cut.
 _SEARCHED = 0.3
+#: Share of the letters of its slices that a page read as a whole has at least, if its letters are not too small.
+_KEPT = 0.9
 
 
 async def read_page(
@@ -50,7 +53,47 @@ async def read_page(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return _joined(results, boxes)
+    turn = _turn(results)
+    if turn == 180:  # the last slice has the first lines
+        return _joined(results[::-1], boxes[::-1])
+    joined = _joined(results, boxes)
+    return await _read_wide(reader, page, tools, joined, turn) if turn else joined
+
+
+def _letters(attempt: Attempt) -> int:
+    return sum(len(block.text) for block in attempt.blocks)
+
+
+def _turn(results: Sequence[Attempt | PageFailure]) -> int:
+    """Return the clockwise turn in degrees in which most letters of the slices were read."""
+    letters: Counter[int] = Counter()
+    for result in results:
+        if isinstance(result, Attempt):
+            letters[result.rotation] += _letters(result)
+    return letters.most_common(1)[0][0] if letters else 0
+
+
+async def _read_wide(reader: PageReader, page: Page, tools: ImageTools, sliced: Attempt, turn: int) -> Attempt:
+    """Read a wide page that lies on its side as a whole, as upright wide pages are: the slices cut its lines apart.
+
+    If that fails, or letters become too small, the text of the slices remains, and the page is degraded.
+    """
+    try:
+        image = await tools.resized(page.image, page.slice_height / page.image.height)
+        whole = await reader.read(replace(page, image=image, slice_height=0), noop)
+    except PageFailure as failure:
+        whole = Attempt(sliced.engine, sliced.source, Status.DEGRADED, detail=failure.why, tries=failure.tries)
+    best = whole
+    if whole.status is not Status.OK or _letters(whole) < _KEPT * _letters(sliced):
+        detail = f"the page is turned by {turn} degrees, and its slices cut the lines apart: {whole.detail}"
+        best = replace(sliced, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=detail.rstrip(": "))
+    return replace(
+        best,
+        tokens_in=sliced.tokens_in + whole.tokens_in,
+        tokens_out=sliced.tokens_out + whole.tokens_out,
+        seconds=sliced.seconds + whole.seconds,
+        tries=sliced.tries + whole.tries,
+    )
 
 
 def slices_of(page: Page) -> list[Box]:

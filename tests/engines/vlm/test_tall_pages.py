@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 from scripted_model import Fallback, ScriptedEngine, Tools, by_layer, reader, stop, text_of
 
 from llm_ocr.documents.rendering import Renderer, RenderOptions
+from llm_ocr.engines import noop
 from llm_ocr.engines.slices import read_page
 from llm_ocr.errors import PageFailure
 from llm_ocr.types import BlockKind, Box, Line, PageContent, Reason, Status
@@ -109,3 +110,45 @@ def test_unreadable_slice_makes_the_page_degraded(tmp_path):
 def test_page_fails_if_no_slice_is_readable(tmp_path):
     with pytest.raises(PageFailure, match="empty answer"):
         read(screenshot(tmp_path), stop(""), max_attempts=1)
+
+
+async def read_turned(tmp_path, turn, *, whole):
+    """Read a tall page whose slices are read with this turn, and whose whole is read as given."""
+
+    class Turned(Fallback):
+        async def read(self, page, on_dispatched=noop):
+            self.pages.append(page)
+            if not page.id.endswith("p00001"):
+                return replace(by_layer(page.id), rotation=turn)
+            if isinstance(whole, PageFailure):
+                raise whole
+            return replace(whole, rotation=turn)
+
+    recorder = Turned(by_layer())
+    async with Renderer(RenderOptions(image_size=1280, workers=1)) as renderer:
+        page = await renderer.page(screenshot(tmp_path), "", 1, page_id="d-p00001", document_id="d")
+        return recorder, await read_page(recorder, page, renderer)
+
+
+async def test_tall_page_upside_down_is_read_from_its_last_slice(tmp_path):
+    _, attempt = await read_turned(tmp_path, 180, whole=by_layer())
+    assert text_of(attempt).split() == [f"d-p00001-s{number:02}" for number in (4, 3, 2, 1)]
+    assert [round(block.box.y1, 2) for block in attempt.blocks] == [1.0, 0.75, 0.5, 0.25]
+
+
+@pytest.mark.parametrize("turn", [90, 270])
+async def test_wide_page_on_its_side_is_read_as_a_whole(tmp_path, turn):
+    recorder, attempt = await read_turned(tmp_path, turn, whole=by_layer("whole lines" * 4))
+    assert (attempt.status, attempt.rotation, text_of(attempt)) == (Status.OK, turn, "whole lines" * 4)
+    assert recorder.pages[-1].image.height == 1280
+    assert attempt.seconds == 5.0  # of four slices and the whole page
+
+
+@pytest.mark.parametrize(
+    "whole", [by_layer(""), by_layer("whole lines", Status.DEGRADED), PageFailure(Reason.ENGINE_TIMEOUT, "too slow")]
+)
+async def test_cut_lines_of_a_page_on_its_side_are_degraded(tmp_path, whole):
+    _, attempt = await read_turned(tmp_path, 90, whole=whole)
+    assert (attempt.status, attempt.reason) == (Status.DEGRADED, Reason.LOW_QUALITY)
+    assert "turned by 90 degrees" in attempt.detail
+    assert len(attempt.blocks) == 4
