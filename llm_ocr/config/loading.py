@@ -241,7 +241,7 @@ def read_config(path: Path) -> Mapping[Any, Any]:
         UsageError: The file is invalid. The error names the file and the position.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(f"the configuration file {path} cannot be read: {reason}") from error

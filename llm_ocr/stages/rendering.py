@@ -132,9 +132,10 @@ def passwords(given: Sequence[SecretStr], file: Path | None) -> tuple[str, ...]:
     found = [secret.get_secret_value() for secret in given]
     if file is not None:
         try:
-            found += [line for line in file.read_text(encoding="utf-8").splitlines() if line]
-        except OSError as error:
-            raise UsageError(f"`password_file={file}`: {error.strerror or error}") from error
+            found += [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line]
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            raise UsageError(f"`password_file={file}`: {why or error}") from error
     return tuple(found)
 
 

@@ -244,9 +244,10 @@ def server_key(given: SecretStr | None, file: Path | None) -> str:
     if file is None:
         return ""
     try:
-        key = file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise UsageError(f"`server_key_file={file}`: {error.strerror or error}") from error
+        key = file.read_text(encoding="utf-8-sig").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UsageError(f"`server_key_file={file}`: {why or error}") from error
     if not key:
         raise UsageError(f"`server_key_file={file}`: the file is empty")
     return key

@@ -67,7 +67,7 @@ class NamedPages:
             UsageError: the file cannot be read, or a line has another form.
         """
         try:
-            texts = file.read_text(encoding="utf-8").splitlines()
+            texts = file.read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             raise UsageError(f"`page_list={file}`: {why or error}") from error

@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from llm_ocr.config.fields import settings_of
-from llm_ocr.config.loading import load, shown_values
+from llm_ocr.config.loading import load, read_config, shown_values
 from llm_ocr.config.models import DescribeSettings, ExtractSettings, RunSettings
 from llm_ocr.errors import UsageError
+from llm_ocr.stages.rendering import passwords
+from llm_ocr.stages.servers import server_key
+from llm_ocr.workspace.retry import NamedPages
 
 
 @pytest.mark.parametrize(
@@ -136,3 +139,21 @@ def test_a_secret_as_a_flag_is_warned_about_and_never_shown(loaded, name):
     assert "other users of this machine can see it" in result.warnings[0]
     for shown in (repr(result), str(result.settings), result.settings.model_dump_json(), shown_values(result.settings)):
         assert "hunter2" not in str(shown)
+
+
+def test_files_with_a_byte_order_mark_are_read(tmp_path):
+    def file(name, text):
+        (tmp_path / name).write_text(text, encoding="utf-8-sig")  # as Windows' editors do
+        return tmp_path / name
+
+    assert passwords((), file("secrets.txt", "first\nsecond\n")) == ("first", "second")
+    assert server_key(None, file("key.txt", "k-1\n")) == "k-1"
+    assert read_config(file("a.toml", "pages_per_unit = 3\n")) == {"pages_per_unit": 3}
+    assert list(NamedPages.read(file("pages.txt", "d-p00001\n")).lines) == ["d-p00001"]
+
+
+@pytest.mark.parametrize(("read", "setting"), [(passwords, "password_file"), (server_key, "server_key_file")])
+def test_secrets_in_another_encoding_name_their_file(tmp_path, read, setting):
+    (tmp_path / "secrets.txt").write_bytes("pässwörd\n".encode("latin-1"))
+    with pytest.raises(UsageError, match=rf"`{setting}=.*secrets.txt`: not UTF-8 text"):
+        read(() if read is passwords else None, tmp_path / "secrets.txt")
