@@ -54,21 +54,24 @@ def exit_code(counts: Counts, max_failed_rate: float) -> int:
     return 3 if counts.expected and counts.failed / counts.expected > max_failed_rate else 0
 
 
-def ending(command: str, status: "RunStatus", max_failed_rate: float, workspace: str | None) -> tuple[str, int]:
+def ending(
+    command: str, status: "RunStatus", max_failed_rate: float, workspace: str | None, reached: str = ""
+) -> tuple[str, int]:
     """Return the last line of a command or launched stage, and its exit code; arguments as in `last_line`."""
     if command == "fields":
         return fields_line(status), exit_code(status.fields, max_failed_rate)
     if command == "describe":
         return figures_line(status, workspace), exit_code(status.figures, max_failed_rate)
-    return last_line(status, workspace), exit_code(status.pages, max_failed_rate)
+    return last_line(status, workspace, reached), exit_code(status.pages, max_failed_rate)
 
 
-def last_line(status: "RunStatus", workspace: str | None) -> str:
+def last_line(status: "RunStatus", workspace: str | None, reached: str = "") -> str:
     """Return `412 ok, 3 degraded, 1 failed (encrypted: a.pdf). Retry: … Degraded pages: …`.
 
     Args:
         status: Counts of pages, and reasons of failures.
         workspace: Workspace to retry in, or None if it was temporary.
+        reached: Flags with which the documents were reached.
     """
     pages = status.pages
     text = outcome(pages)
@@ -80,7 +83,7 @@ def last_line(status: "RunStatus", workspace: str | None) -> str:
             text += ". Correct the function of the stage, and run the stage with another version"
         else:
             key = " --password-file FILE" if Reason.ENCRYPTED in status.reasons else ""
-            text += f". Retry: llm-ocr retry-failed -w {quote(workspace)}{key}"
+            text += f". Retry: llm-ocr retry-failed -w {quote(workspace)}{reached}{key}"
     if pages.degraded and workspace:
         text += f". Degraded pages: llm-ocr status -w {quote(workspace)} --worst 20"
     return one_line(text)

@@ -99,7 +99,7 @@ def as_flags(settings: "BaseModel", names: Iterable[str]) -> str:
     for setting in (known[name] for name in names):
         value = values[setting.name]
         for item in value if setting.many else [value] if value else []:
-            text += f" {setting.flag} {shlex.quote(str(item))}"
+            text += f" {setting.flag}" + ("" if setting.kind is bool else f" {shlex.quote(str(item))}")
     return text
 
 

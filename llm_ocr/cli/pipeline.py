@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 #: Next command after each command.
 _NEXT = {"plan": "extract", "retry-failed": "run", "repair": "run", "extract": "describe", "describe": "assemble"}
 #: Settings that the next command needs as well, because a workspace stores neither servers nor access to documents.
-_REPEATED = ("server_url", "server_key_file", "source_profile", "source_endpoint", "source_region")
+_REPEATED = (
+    *("server_url", "server_key_file"),
+    *("source_profile", "source_endpoint", "source_region", "allow_private_addresses"),
+)
 
 
 def run_stage(command: str, settings: PipelineCommand) -> int:
@@ -120,7 +123,10 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         everything = f"llm-ocr status -w {shlex.quote(settings.workspace)}"
         write_line(f"This worker: {named}. All workers: {everything}", out)
         return outcome.exit_code(own, settings.max_failed_rate)
-    line, code = outcome.ending(command, status, settings.max_failed_rate, settings.workspace if kept else None)
+    reached = _repeated("retry-failed", settings)
+    line, code = outcome.ending(
+        command, status, settings.max_failed_rate, settings.workspace if kept else None, reached
+    )
     write_line(line, out)
     return code
 
@@ -150,11 +156,15 @@ def _results(settings: AssemblyCommand | RepairSettings, status: "RunStatus | No
     return [*lines, f"{result} (open with load_dataset)"]
 
 
+def _repeated(command: str, settings: PipelineCommand) -> str:
+    """Return the flags of these settings that another command needs as well."""
+    following = settings_of(command_models()[command])
+    return as_flags(settings, [name for name in _REPEATED if name in type(settings).model_fields and name in following])
+
+
 def _next(command: str, settings: PipelineCommand) -> str:
     """Return the line with the command that follows; it repeats what a workspace does not store."""
-    following = settings_of(command_models()[command])
-    given = [name for name in _REPEATED if name in type(settings).model_fields and name in following]
-    named = as_flags(settings, given)
+    following, named = settings_of(command_models()[command]), _repeated(command, settings)
     planned = settings if isinstance(settings, PlanSettings | RetrySettings) and "password_file" in following else None
     if planned is not None and (planned.password or planned.password_file):
         file = shlex.quote(str(planned.password_file)) if planned.password_file else "FILE"

@@ -226,6 +226,16 @@ def test_printed_commands_reach_the_store_as_this_one_did(llm_ocr):
     assert "--workspace" not in llm_ocr("run", "a.pdf", "-w", "w", stub=stub).stdout
 
 
+def test_printed_commands_reach_the_documents_as_this_one_did(llm_ocr):
+    reached = ("--source-endpoint", "http://127.0.0.1:9001", "--allow-private-addresses")
+    stub = {"pages": [10, 8, 0, 2]}
+    run = llm_ocr("run", "a.pdf", "-w", "w", *reached, stub=stub)
+    assert f"Retry: llm-ocr retry-failed -w w {' '.join(reached)}" in run.stdout
+    for command, following in (("plan", "extract"), ("retry-failed", "run")):
+        done = llm_ocr(command, *(["a.pdf"] if command == "plan" else []), "-w", "w", *reached, stub=stub)
+        assert done.stdout.endswith(f"Next: llm-ocr {following} -w w {' '.join(reached)}\n")
+
+
 def test_clean_lists_what_it_removes_as_its_result(llm_ocr):
     stub = {"say": ["removed a", "removed b", "removed 2 files, 12 bytes"]}
     assert llm_ocr("clean", "-w", "w", stub=stub).stdout.splitlines() == stub["say"]
