@@ -172,6 +172,8 @@ _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 #: Tags of a TIFF's frames, and their values for smaller copies of another frame and for masks.
 _SUBFILE, _REDUCED, _MASK = 254, 1, 4
 _OLD_SUBFILE, _OLD_REDUCED = 255, 2
+#: Tag of the meaning of a TIFF's gray values, and the value for 0 as white.
+_PHOTOMETRIC, _WHITE_IS_0 = 262, 0
 #: Frames from which a TIFF whose frames are each half as large is one page in several sizes.
 _LEVELS = 3
 #: Limit of an image's pixels, checked before decoding. 200 megapixels are A2 at 600 dpi.
@@ -281,6 +283,7 @@ class ImageFile:
         self, number: int, size: int, image_format: str, quality: int, *, damaged: bool = False
     ) -> tuple[EncodedImage, InkMap]:
         from PIL import Image, ImageOps
+        from PIL.TiffImagePlugin import TiffImageFile
 
         image = self.frame(number)
         width, height = image.size
@@ -301,8 +304,13 @@ class ImageFile:
         if image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (size, size))  # decodes at 1/2, 1/4, or 1/8 if that is large enough
         image.load()
+        # Pillow inverts 8 bits of gray whose 0 is white, and no deeper ones.
+        is_negative = isinstance(image, TiffImageFile) and image.tag_v2.get(_PHOTOMETRIC) == _WHITE_IS_0
+        is_negative &= image.mode.startswith(("I", "F"))
         image = _with_square_pixels(image)
         plain = plain_image(ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image)
+        if is_negative:
+            plain = ImageOps.invert(plain)
         if max(plain.size) > size:
             if plain is image:
                 plain = image.copy()

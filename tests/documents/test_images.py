@@ -187,6 +187,14 @@ def test_sixteen_bits_a_channel_keep_their_greys(tmp_path):
     assert np.asarray(pixels(page))[..., 0] == pytest.approx(ramp / 257, abs=1)
 
 
+@pytest.mark.parametrize("values", [np.uint16, np.float32])
+def test_deep_grays_with_zero_as_white_are_no_negative(tmp_path, values):
+    ramp = np.linspace(0, 65535, 64 * 64).reshape(64, 64).astype(values)
+    Image.fromarray(ramp).save(tmp_path / "a.tiff", tiffinfo={262: 0})
+    (page,) = rendered(str(tmp_path / "a.tiff"))
+    assert np.asarray(pixels(page))[..., 0] == pytest.approx(255 - ramp / 257, abs=1)
+
+
 def test_image_with_too_many_pixels_is_refused_before_decoding(tmp_path):
     path = tmp_path / "a.png"
     Image.new("1", (14_200, 14_200)).save(path)
