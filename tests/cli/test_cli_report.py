@@ -66,6 +66,12 @@ def test_pages_of_a_lost_server_need_no_other_model():
     assert "Read again with another model" in outcome.degraded_text(weak)
 
 
+def test_placeholder_pages_are_not_sent_to_another_reader():
+    covers = replace(STATUS, pages=Counts(100, 98, 2), reasons={"placeholder page": 2})
+    assert outcome.degraded_text(covers).startswith("placeholder page 2. Save the attached files")
+    assert "repair" not in outcome.degraded_text(covers)
+
+
 @pytest.mark.parametrize(
     ("pages", "line"),
     [
