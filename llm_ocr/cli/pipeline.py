@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from urllib.parse import quote
 
 from llm_ocr.cli import outcome
-from llm_ocr.cli.output import as_flags, write, write_line
+from llm_ocr.cli.output import as_flags, with_flags, write, write_line
 from llm_ocr.cli.progress import NOUNS, shown_progress
 from llm_ocr.cli.progress import outcome as shown_outcome
 from llm_ocr.config.fields import command_models, settings_of
@@ -92,7 +92,7 @@ def finish(command: str, settings: PipelineCommand, run: "Run", out: TextIO, *, 
         elif figures and planned.stages["describe"].key:
             text += ", and figures to describe again"
             if extract.finished:
-                text += f". Next: llm-ocr describe -w {shlex.quote(settings.workspace)}, with the model of the others"
+                text += f". {_next('describe', settings)}"
         write_line(text if extract.finished else f"{text}. {_next(_NEXT[command], settings)}", out)
         return 0
     status = run.known_status
@@ -169,6 +169,13 @@ def _next(command: str, settings: PipelineCommand) -> str:
     if planned is not None and (planned.password or planned.password_file):
         file = shlex.quote(str(planned.password_file)) if planned.password_file else "FILE"
         named += f" --password-file {file} (passwords are not stored)"
+    if command == "describe":
+        from llm_ocr.stages.sharing import describe_options
+        from llm_ocr.workspace import Workspace
+        from llm_ocr.workspace.stored import workspace_options
+
+        with Workspace.open(settings.workspace, options=workspace_options(settings)) as opened:
+            named = with_flags(describe_options(opened)) or named
     return f"Next: llm-ocr {command} -w {shlex.quote(settings.workspace)}{named}"
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from llm_ocr.config.groups import HYBRID, InputSettings
 from llm_ocr.config.models import FigureCommand
 from llm_ocr.engines import FigureReader
-from llm_ocr.errors import PageFailure, ServerError, unexpected_as_failure
+from llm_ocr.errors import PageFailure, ServerError, WorkspaceMismatch, unexpected_as_failure
 from llm_ocr.results.schema import Images, figures_to_parquet, pages_from_parquet
 from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Progress
@@ -27,6 +27,7 @@ from llm_ocr.stages.servers import ModelState
 from llm_ocr.stages.sharing import (
     Expected,
     begin,
+    describe_options,
     follows,
     key_before,
     pages_stage,
@@ -36,7 +37,7 @@ from llm_ocr.stages.sharing import (
 )
 from llm_ocr.types import Figure, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.keys import DESCRIBE, Claim
+from llm_ocr.workspace.keys import DESCRIBE, Claim, key_settings, newest_key
 from llm_ocr.workspace.publish import Marker, find_marker, read_data, standing_marker
 from llm_ocr.workspace.published import published_figures
 from llm_ocr.workspace.status import figures_to_describe
@@ -65,7 +66,7 @@ async def describe(job: Job[FigureCommand]) -> None:
 
     Raises:
         StageMissing: The stage before has not finished all units, and `follow` is not set.
-        WorkspaceMismatch: A worker with other settings was first.
+        WorkspaceMismatch: A worker with other settings was first, or the CPU engine would replace a model.
         ServerError: No model server can be started or reached.
         StorageError: The workspace cannot be read or written.
     """
@@ -74,6 +75,8 @@ async def describe(job: Job[FigureCommand]) -> None:
     source = await key_before(job, pages_from)
     async with _opened(job, source) as (reader, admission, claim, imported):
         key, keeps = claim.key, keeps_known(settings)
+        if reader.identity().get("engine") != "model":
+            await asyncio.to_thread(_need_no_model, job)
         split = await split_of(job, DESCRIBE)
 
         def count() -> Expected:
@@ -122,6 +125,26 @@ async def describe(job: Job[FigureCommand]) -> None:
             await stage.run(with_pages())
             await asyncio.to_thread(lambda: share.finish(PlannedUnits(workspace)))
     progress.end()
+
+
+def _need_no_model(job: Job[FigureCommand]) -> None:
+    """Refuse to take a model's descriptions out of the documents, because the CPU engine describes no figure.
+
+    A command that is only for figures, and names the engine, is not refused.
+
+    Raises:
+        WorkspaceMismatch: The newest descriptions are a model's.
+    """
+    workspace = job.workspace
+    newest = key_settings(workspace, DESCRIBE, newest_key(workspace, DESCRIBE) or "")
+    named = job.command == DESCRIBE and job.settings.origins.get("engine", "").startswith("flag")
+    if newest.get("reader", {}).get("engine") == "model" and not named:
+        command = f"llm-ocr describe -w {workspace.url}"
+        raise WorkspaceMismatch(
+            f"a model described the figures of {workspace.url}; the CPU engine would describe none",
+            hint=f"Run: {command}{describe_options(workspace)}, then: llm-ocr assemble -w {workspace.url}\n"
+            f"Or, for documents without descriptions: {command} `engine=embedded`",
+        )
 
 
 async def describe_claim(job: Job[FigureCommand]) -> Claim:

@@ -28,7 +28,7 @@ from llm_ocr.stages.model_choice import page_model
 from llm_ocr.stages.plan import result_versions
 from llm_ocr.stages.rendering import passwords, render_options
 from llm_ocr.stages.servers import Engines
-from llm_ocr.stages.sharing import need_finished
+from llm_ocr.stages.sharing import described_with, need_finished
 from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import DocumentPart, PageRecord, Reason, Status, page_id, plural
 from llm_ocr.workspace import Workspace
@@ -375,29 +375,11 @@ async def _describe_repaired(job: Job[RepairSettings], key: str, described: str,
         if not same:
             await engines.close()
     left = await asyncio.to_thread(_publish_units_without_figures, workspace, key, described)
-    told = untrusted or ({} if claim.key == described else _own_settings(about))
-    if asks and (engine != VLLM or "describe_model" in told):
+    told = untrusted or ({} if claim.key == described else described_with(about))
+    if asks and engine != VLLM:
         told = {**told, "server_url": "URL"}
     command = f"llm-ocr describe -w {shlex.quote(workspace.url)} {Repair('', {}, told).text}".rstrip()
     return f"{plural(left, 'figure')} left to Describe. Run: {command}" if left else ""
-
-
-def _own_settings(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a command that has the key of Describe with the settings `about`."""
-    reader = about.get("reader", {})
-    if reader.get("engine") != "model":
-        return {"engine": reader["engine"]} if reader else {}
-    found = {
-        "describe_model": reader["model"],
-        "describe_mode": reader["mode"],
-        "describe_prompt": reader["prompt"] if reader["own_prompt"] else None,
-        "describe_classes": ",".join(reader["classes"] or ()),
-        "describe_max_tokens": reader["max_tokens"],
-        "describe_temperature": reader["temperature"],
-        "describe_known": about.get("known"),
-        "max_page_attempts": reader["max_attempts"],
-    }
-    return {name: value for name, value in found.items() if value not in (None, "")}
 
 
 def _publish_units_without_figures(workspace: Workspace, key: str, described: str) -> int:

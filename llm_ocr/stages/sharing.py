@@ -6,7 +6,7 @@ import logging
 import platform
 import random
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -33,8 +33,8 @@ from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Unit, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.codec import parse_unit_id
-from llm_ocr.workspace.generations import Generation, has_generation
-from llm_ocr.workspace.keys import EXTRACT, Claim, newest_key, required_key
+from llm_ocr.workspace.generations import Generation, Repair, has_generation
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, Claim, key_settings, newest_key, required_key
 from llm_ocr.workspace.publish import ALL, LEAST, compact, done_units, objects, publish
 from llm_ocr.workspace.stored import workspace_options
 from llm_ocr.workspace.summaries import Summary
@@ -332,10 +332,49 @@ def need_finished(workspace: Workspace, stage: str, key: str) -> None:
             for generation in units.generations
             if stage == EXTRACT and generation.number in unread and generation.key(key) != key
         ]
+        command = f"llm-ocr {stage} -w {workspace.url}{describe_options(workspace, key) if stage == DESCRIBE else ''}"
         raise StageMissing(
             f"{len(missing)} of {len(units)} units not {_PAST.get(stage, f'done by {stage}')}",
-            hint=f"Run first: {commands[0] if commands else f'llm-ocr {stage} -w {workspace.url}'}",
+            hint=f"Run first: {commands[0] if commands else command}",
         )
+
+
+def describe_options(workspace: Workspace, key: str = "") -> str:
+    """Return the settings that a command needs to continue Describe, for messages; empty if it needs none.
+
+    A workspace stores no settings of Describe. A command without them would describe all figures again, or, with the
+    CPU engine, leave the documents without descriptions.
+
+    Args:
+        workspace: The workspace.
+        key: The key of Describe. By default the newest.
+    """
+    about = key_settings(workspace, DESCRIBE, newest_key(workspace, DESCRIBE, key) or "")
+    pages = key_settings(workspace, EXTRACT, str(about.get("extract"))).get("reader", {})
+    reader = about.get("reader", {})
+    usual = reader.get("mode") == "describe" and not reader.get("own_prompt") and not about.get("known")
+    if not reader or not pages or (usual and reader.get("model") == pages.get("model")):
+        return ""
+    return f" {Repair('', {}, described_with(about)).text}"
+
+
+def described_with(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a command that has the key of Describe with the settings `about`."""
+    reader = about.get("reader", {})
+    if reader.get("engine") != "model":
+        return {"engine": reader["engine"]} if reader else {}
+    found = {
+        "describe_model": reader["model"],
+        "describe_mode": reader["mode"],
+        "describe_prompt": reader["prompt"] if reader["own_prompt"] else None,
+        "describe_classes": ",".join(reader["classes"] or ()),
+        "describe_max_tokens": reader["max_tokens"],
+        "describe_temperature": reader["temperature"],
+        "describe_known": about.get("known"),
+        "max_page_attempts": reader["max_attempts"],
+        "server_url": "URL",
+    }
+    return {name: value for name, value in found.items() if value not in (None, "")}
 
 
 def repair_command(workspace: Workspace, generation: Generation) -> str:

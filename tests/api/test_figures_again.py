@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import bad_documents as bad
 import pytest
 from running import FRUGAL, FRUGALLY, cli, published, said, status_of
 
@@ -122,6 +123,27 @@ def test_rows_that_were_not_copied_are_read_again(folder):
         describe(folder, server)
         assert len(server.log()["requests"]) == 1
     assert (status_of(folder / "out")["pages"], figures(folder)) == (before, Counts(FIGURES, FIGURES))
+
+
+def test_documents_added_later_keep_all_descriptions(folder):
+    """The CPU engine read the pages, and a model described the figures: the next steps name the model."""
+    (folder / "added.pdf").write_bytes(bad.text_pdf(*bad.good_pages("added", 1)))
+    run = cli("run", "added.pdf", "-w", "out", *FRUGAL, cwd=folder)
+    assert run.returncode == 1, said(run)
+    described, assembled = (cli(stage, "-w", "out", cwd=folder) for stage in ("describe", "assemble"))
+    extracted = cli("extract", "-w", "out", *FRUGAL, cwd=folder)
+    command = extracted.stdout.partition("Next: llm-ocr ")[2].splitlines()[0]
+    options = command.partition("-w out ")[2]
+    assert "--describe-mode parse" in options, said(extracted)
+    assert all(options in done.stderr for done in (run, described, assembled)), said(described)
+    with serving(folder, {"": chart("An answer")}) as server:
+        described = cli(*command.replace("URL", server.url).split(), cwd=folder)
+        assert described.returncode == 3, said(described)  # the figure that failed before
+        assert not server.log()["requests"]
+    assembled = cli("assemble", "-w", "out", cwd=folder)
+    assert assembled.returncode == 0, said(assembled)
+    assert (folder / "out/documents/paper.pdf.md").read_text().count("A first answer") == FIGURES - 1
+    assert (folder / "out/documents/added.pdf.md").exists()
 
 
 def test_a_copied_page_is_no_second_reading(folder):
