@@ -125,7 +125,7 @@ class Reason(StrEnum):
     MODEL_LOST = "model lost"  # its servers ended for good; the text is the CPU engine's
     PLACEHOLDER = "placeholder page"
     NOT_DRAWN = "text not drawn"
-    GIVEN_UP = "given up"  # a repair ended before it read the page; the earlier row is current
+    GIVEN_UP = "given up"  # a repair ended before it read the page, or another reading of a figure's page counts
     STAGE_ERROR = "stage error"  # a user-defined stage raised
     FIELD_MISSING = "field missing"  # a required field of a document has no value
     FIELD_INVALID = "field invalid"  # the schema does not allow a document's values

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import hashlib
 import io
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ from llm_ocr.types import Figure, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, Claim, key_settings, newest_key
 from llm_ocr.workspace.publish import Marker, find_marker, read_data, standing_marker
-from llm_ocr.workspace.published import published_figures
+from llm_ocr.workspace.published import published_figures, superseded_figures
 from llm_ocr.workspace.status import figures_to_describe
 from llm_ocr.workspace.summaries import figures_summary
 
@@ -54,6 +54,7 @@ class FigureTask(NamedTuple):
     page_id: str
     document_id: str
     engine: str
+    superseded: bool = False  # another reading of the page counts
 
 
 async def describe(job: Job[FigureCommand]) -> None:
@@ -91,10 +92,11 @@ async def describe(job: Job[FigureCommand]) -> None:
             else:
                 units = share.take(await asyncio.to_thread(PlannedUnits, workspace))
             expected: dict[str, int] = {}  # figures of the units in progress
+            superseded = await asyncio.to_thread(superseded_figures, workspace, pages_from, source)
 
             async def with_pages() -> AsyncIterator[tuple[str, Sequence[PageRecord]]]:
                 async for unit in stepwise(units, job.stop):
-                    marker, pages = await asyncio.to_thread(_pages, workspace, pages_from, source, unit.id)
+                    marker, pages = await asyncio.to_thread(pages_of_figures, workspace, pages_from, source, unit.id)
                     if imported and pages:
                         from llm_ocr.compat.importing import with_descriptions
 
@@ -105,7 +107,8 @@ async def describe(job: Job[FigureCommand]) -> None:
                         stage.remember(*await asyncio.to_thread(_earlier, workspace, pages_from, source, key, unit))
                     expected[unit.id] = marker.figures.expected
                     if not whole:
-                        progress.correct(marker.figures.expected, exact=True)
+                        gone = sum(superseded.get(unit.id, {}).values())
+                        progress.correct(marker.figures.expected - gone, exact=True)
                     yield unit.id, pages
 
             async def publish(unit: str, figures: Sequence[FigureRecord]) -> None:
@@ -121,6 +124,7 @@ async def describe(job: Job[FigureCommand]) -> None:
                 caps_of(settings),
                 keep_known=keeps or bool(imported),
                 model=job.engines.model_state if settings.engine == HYBRID else None,
+                superseded=superseded,
             )
             await stage.run(with_pages())
             await asyncio.to_thread(lambda: share.finish(PlannedUnits(workspace)))
@@ -186,6 +190,8 @@ class Describe:
     keep_known: bool = False  # whether figures keep descriptions that they already have (`Figure.described`)
     #: State of the model of a hybrid run, whose figures fail if it is lost after it has answered.
     model: ModelState | None = None
+    #: Pages of which another reading counts, by unit. Their figures get rows, and nothing is asked about them.
+    superseded: Mapping[str, Container[str]] = field(default_factory=dict)
     _known: dict[bytes, FigureRecord] = field(default_factory=dict)
     _under_way: dict[bytes, asyncio.Event] = field(default_factory=dict)
 
@@ -213,15 +219,16 @@ class Describe:
         self, units: AsyncIterable[tuple[str, Sequence[PageRecord]]]
     ) -> AsyncIterator[tuple[str, list[FigureTask]]]:
         async for unit, pages in units:
+            superseded = self.superseded.get(unit, ())
             tasks = [
-                FigureTask(figure, page.page_id, page.document_id, page.engine)
+                FigureTask(figure, page.page_id, page.document_id, page.engine, page.page_id in superseded)
                 for page in pages
                 for figure in page.figures
             ]
             yield unit, tasks
 
     async def _read(self, task: FigureTask, ticket: Ticket) -> FigureRecord:
-        if self.keep_known and task.figure.described:
+        if self.keep_known and task.figure.described and not task.superseded:
             self.progress.count(Status.OK)
             figure, names = task.figure, (task.figure.id, task.page_id, task.document_id)
             return FigureRecord(*names, Status.OK, self.mode, description=figure.described, engine=task.engine)
@@ -232,6 +239,8 @@ class Describe:
         record = self._known.get(fingerprint)
         if record is not None:
             record = replace(record, tokens_in=0, tokens_out=0, seconds=0.0)  # counted for the first figure
+        elif task.superseded:
+            return superseded_row(task.figure, task.page_id, task.document_id, self.mode)
         else:
             ended = self._under_way[fingerprint] = asyncio.Event()
             try:
@@ -241,7 +250,8 @@ class Describe:
             finally:
                 del self._under_way[fingerprint]
                 ended.set()
-        self.progress.count(record.status)
+        if not task.superseded:
+            self.progress.count(record.status)
         return replace(record, figure_id=task.figure.id, page_id=task.page_id, document_id=task.document_id)
 
     async def _describe(self, task: FigureTask, ticket: Ticket) -> FigureRecord:
@@ -273,12 +283,18 @@ class Describe:
             )
 
 
+def superseded_row(figure: Figure, page_id: str, document_id: str, mode: str) -> FigureRecord:
+    """Return the row of a figure on a page of which another reading counts."""
+    why = "another reading of the page counts"
+    return FigureRecord(figure.id, page_id, document_id, Status.FAILED, mode, Reason.GIVEN_UP, why)
+
+
 def _fingerprint(figure: Figure) -> bytes:
     seen = f"\0{figure.caption}\0{figure.inside}"
     return hashlib.sha256(figure.image.data + seen.encode()).digest()
 
 
-def _pages(workspace: Workspace, stage: str, key: str, unit: str) -> tuple[Marker, list[PageRecord]]:
+def pages_of_figures(workspace: Workspace, stage: str, key: str, unit: str) -> tuple[Marker, list[PageRecord]]:
     """Return the unit's marker of the stage before, and its pages unless they contain no figure."""
     marker = standing_marker(workspace, stage, key, unit)
     if not marker.figures.expected:
@@ -293,6 +309,9 @@ def _earlier(
     again = {row.page_id: row.unit for row in unit.repeats if row.figures}
     older = [name for name in dict.fromkeys(again.values()) if find_marker(workspace, DESCRIBE, key, name)]
     rows = [
-        row for name in older for row in _pages(workspace, stage, source, name)[1] if again.get(row.page_id) == name
+        row
+        for name in older
+        for row in pages_of_figures(workspace, stage, source, name)[1]
+        if again.get(row.page_id) == name
     ]
     return rows, published_figures(workspace, (standing_marker(workspace, DESCRIBE, key, name) for name in older))

@@ -20,7 +20,7 @@ from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Silent
 from llm_ocr.stages.assemble import assemble
 from llm_ocr.stages.counting import PageCounter
-from llm_ocr.stages.describe import describe, describe_claim
+from llm_ocr.stages.describe import describe, describe_claim, pages_of_figures, superseded_row
 from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, pages_per_unit
 from llm_ocr.stages.extract import failed_page, opened_reading
 from llm_ocr.stages.job import Job, log_folder, without_servers, worker_name
@@ -374,7 +374,8 @@ async def _describe_repaired(job: Job[RepairSettings], key: str, described: str,
     finally:
         if not same:
             await engines.close()
-    left = await asyncio.to_thread(_publish_units_without_figures, workspace, key, described)
+    mode = str(about.get("reader", {}).get("mode"))
+    left = await asyncio.to_thread(_publish_units_without_figures, workspace, key, described, mode)
     told = untrusted or ({} if claim.key == described else described_with(about))
     if asks and engine != VLLM:
         told = {**told, "server_url": "URL"}
@@ -382,15 +383,23 @@ async def _describe_repaired(job: Job[RepairSettings], key: str, described: str,
     return f"{plural(left, 'figure')} left to Describe. Run: {command}" if left else ""
 
 
-def _publish_units_without_figures(workspace: Workspace, key: str, described: str) -> int:
-    """Publish the units that Describe has not published and that have no figures; return the figures of the others."""
+def _publish_units_without_figures(workspace: Workspace, key: str, described: str, mode: str) -> int:
+    """Publish the units that Describe has not published and that have no figures; return the figures of the others.
+
+    Figures of pages whose older row is better do not count. Units without others are published, too.
+    """
     planned, left = PlannedUnits(workspace), 0
     for place in planned.without_marker(DESCRIBE, described):
         unit = planned.name(place)
-        if figures := standing_marker(workspace, EXTRACT, key, unit).figures.expected:
-            left += figures
+        marker = standing_marker(workspace, EXTRACT, key, unit)
+        again = marker.summary.extra.superseded
+        worse = sum(count for by, _, count in (again.figures if again else ()) if by == unit)
+        if marker.figures.expected > worse:
+            left += marker.figures.expected - worse
         else:
-            publish(workspace, DESCRIBE, described, unit, figures_to_parquet([]), figures_summary(0, []))
+            pages = pages_of_figures(workspace, EXTRACT, key, unit)[1]
+            rows = [superseded_row(one, page.page_id, page.document_id, mode) for page in pages for one in page.figures]
+            publish(workspace, DESCRIBE, described, unit, figures_to_parquet(rows), figures_summary(len(rows), rows))
     return left
 
 

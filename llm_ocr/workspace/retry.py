@@ -37,7 +37,7 @@ from llm_ocr.workspace.keys import DESCRIBE, EXTRACT
 from llm_ocr.workspace.plan import SMALL_PLAN, id_by_content, planned_among
 from llm_ocr.workspace.planned import PlannedDocument, place_of
 from llm_ocr.workspace.publish import Marker, attempt_id, iter_markers, publish, read_data, standing_marker
-from llm_ocr.workspace.published import published_figures
+from llm_ocr.workspace.published import published_figures, superseded_figures
 from llm_ocr.workspace.summaries import LOW_QUALITY, RANKS, Summary, bin_of, kept_pages, pages_summary
 
 #: Opens a document again and counts its pages, with the currently known passwords.
@@ -404,17 +404,13 @@ def failed_figures(workspace: Workspace, key: str, described: str) -> dict[str, 
         key: key of Extract.
         described: key of Describe.
     """
-    superseded = {
-        (unit, page)
-        for marker in iter_markers(workspace, EXTRACT, key)
-        for unit, page, _ in (marker.summary.extra.superseded.figures if marker.summary.extra.superseded else ())
-    }
+    superseded = superseded_figures(workspace, EXTRACT, key)
     failing = [marker for marker in iter_markers(workspace, DESCRIBE, described) if marker.figures.failed]
     return Counter(
         row.page_id
         for marker in failing
         for row in published_figures(workspace, [marker]).values()
-        if row.status is Status.FAILED and (marker.unit, row.page_id) not in superseded
+        if row.status is Status.FAILED and row.page_id not in superseded.get(marker.unit, {})
     )
 
 

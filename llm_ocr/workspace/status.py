@@ -37,6 +37,7 @@ from llm_ocr.workspace.keys import (
 )
 from llm_ocr.workspace.metrics import Records, Spending, hours_cost, total_cost
 from llm_ocr.workspace.publish import check_conserved, done_units, iter_markers, objects
+from llm_ocr.workspace.published import superseded_figures
 from llm_ocr.workspace.summaries import (
     BINS,
     LOW_QUALITY,
@@ -525,7 +526,7 @@ def figures_to_describe(
 ) -> tuple[int, Counts]:
     """Return the number of figures of a worker's share, and the counts of those that are described.
 
-    Figures of rows that a repair has superseded are in neither, except those in units that are not described yet.
+    Figures of rows that a repair has superseded are in neither.
 
     Args:
         workspace: the workspace.
@@ -535,9 +536,9 @@ def figures_to_describe(
         mine: the ids of the units of the share.
     """
     pictured = _sum(workspace, stage, source, current=mine)
-    described = _sum(workspace, DESCRIBE, key, without=pictured.superseded, current=mine)
-    superseded = pictured.superseded.figures
-    gone = sum(sum(superseded[unit].values()) for unit in superseded.keys() & described.done)
+    superseded = superseded_figures(workspace, stage, source)  # also by units of other workers
+    described = _sum(workspace, DESCRIBE, key, without=_Superseded(figures=superseded), current=mine)
+    gone = sum(sum(superseded[unit].values()) for unit in superseded.keys() & pictured.done)
     return pictured.figures.expected - gone, described.figures
 
 

@@ -156,6 +156,21 @@ def test_a_copied_page_is_no_second_reading(folder):
 
 
 @pytest.mark.slow
+def test_figures_of_replaced_readings_cost_nothing(folder):
+    """Neither of the older reading, if the new one is better or equal, nor of a new reading that is worse."""
+    last = list(llm_ocr.open(folder / "out").pages(images=False))[-1]
+    (folder / "pages.txt").write_text(last.page_id)
+    other = ("--text-layer", "never", "--image-size", "1200", "--pages-from", "pages.txt")
+    assert cli("repair", "-w", "out", *FRUGAL, *other, cwd=folder).returncode == 0
+    with serving(folder, {"": chart("An answer")}) as server:
+        described = describe(folder, server, describe_mode="kind", describe_prompt="What kind of chart is this?")
+        assert len(server.log()["requests"]) == FIGURES
+    assert described.status.figures == Counts(FIGURES, FIGURES)
+    assert described.processed["describe"] == Counts(FIGURES, FIGURES)
+    assert described.status.stages["describe"].finished
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("by_model", [False, True], ids=["of another stage", "of another model"])
 def test_commands_that_a_repair_names_finish_it(before, examples, tmp_path, by_model):
     """For figures that the model of the repair does not describe."""
@@ -170,7 +185,8 @@ def test_commands_that_a_repair_names_finish_it(before, examples, tmp_path, by_m
         shutil.copytree(before / "out", tmp_path / "out")
     last = list(llm_ocr.open(tmp_path / "out").pages(images=False))[-1]
     (tmp_path / "pages.txt").write_text(last.page_id)
-    other = ("--text-layer", "never", "--headers", "keep", "--pages-from", "pages.txt")
+    ocr = () if by_model else ("--text-layer", "never")
+    other = (*ocr, "--headers", "keep", "--pages-from", "pages.txt")
     done = cli("repair", "-w", "out", *FRUGAL, *other, cwd=tmp_path)
     assert "figure left to Describe" in done.stderr, said(done)
     assert "Next" not in done.stdout

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from llm_ocr.errors import PageFailure
 from llm_ocr.stages import Silent
 from llm_ocr.stages.describe import Describe
@@ -38,7 +40,9 @@ class Asked:
         )
 
 
-def described(*, keep_known: bool, failures: int = 0) -> tuple[list[FigureRecord], list[str]]:
+def described(
+    *, keep_known: bool, failures: int = 0, superseded: tuple[str, ...] = (), earlier: str = ""
+) -> tuple[list[FigureRecord], list[str]]:
     figures = tuple(
         Figure(f"d-p00001-f0{number}", "chart", Box(0, 0, 1, 1), CROP, described=said)
         for number, said in enumerate(("A chart of levels.", "", "A chart of rain."), 1)
@@ -53,7 +57,11 @@ def described(*, keep_known: bool, failures: int = 0) -> tuple[list[FigureRecord
     async def units():
         yield "0001-000000", [page]
 
-    stage = Describe(reader, "describe", publish, Silent(), Admission(4), keep_known=keep_known)
+    again = {"0001-000000": superseded}
+    stage = Describe(reader, "describe", publish, Silent(), Admission(4), keep_known=keep_known, superseded=again)
+    if earlier:
+        name = figures[0].id
+        stage.remember([page], {name: FigureRecord(name, "", "", Status.OK, "describe", description=earlier)})
     asyncio.run(stage.run(units()))
     return published, reader.figures
 
@@ -93,3 +101,12 @@ def test_cost_of_a_repeated_picture_is_counted_once():
     assert sum(row.tokens_in for row in rows) == 100
     assert sum(row.tokens_out for row in rows) == 10
     assert sum(row.seconds for row in rows) == 2.0
+
+
+@pytest.mark.parametrize("keep_known", [False, True])
+def test_figures_of_superseded_pages_are_not_asked(keep_known):
+    rows, asked = described(keep_known=keep_known, superseded=("d-p00001",))
+    assert asked == []
+    assert {(row.status, row.reason, row.description) for row in rows} == {(Status.FAILED, Reason.GIVEN_UP, "")}
+    rows, asked = described(keep_known=keep_known, superseded=("d-p00001",), earlier="A chart")  # for later readings
+    assert (asked, {row.description for row in rows}) == ([], {"A chart"})
