@@ -119,7 +119,7 @@ class Selection:
     unbalanced: bool = False  # the row has unread ink or unsupported text, by its shares or by its reason
     below: float | None = None  # the row has a quality below this
     named: NamedPages | None = None  # the list names the page
-    most: int | None = None  # upper limit of pages; the worst are first. None for no limit.
+    most: int | None = None  # limit of pages, unread ones of repairs included; the worst are first
 
     def may_have(self, summary: Summary) -> bool:
         """Return whether a unit may have such pages, according to its marker."""
@@ -262,6 +262,7 @@ def _chosen_now(
     retries = (units_of(workspace, generation) for generation in found if generation.kind is Kind.RETRY)
     retried = {part.document_id for units in retries for unit in units for part in unit.parts}
     known: set[str] = set()  # lines of the user's list
+    waiting = 0  # pages of an unfinished repair with the same settings
     state = _State()
     for item, unit in _units_with_items(workspace, found):
         found_marker = markers.get(unit.id)
@@ -279,7 +280,9 @@ def _chosen_now(
             repeated = {page_id(part.document_id, number) for part in unit.parts for number in (None, *part.pages)}
             for page in repeated - older:
                 state.chosen.pop(page, None)
-            if unit.generation in earlier and unit.id in done:
+            if unit.generation in earlier and unit.id not in done:
+                waiting += sum(len(part.pages) for part in unit.parts)
+            elif unit.generation in earlier:
                 state.tried |= repeated - {row.page_id for row in rows if not _answered(row)}
         else:
             state.tried |= {row.page_id for row in rows if unit.generation in earlier and _answered(row)}
@@ -295,7 +298,8 @@ def _chosen_now(
         selection.named.check(known)
     left = [page for page in state.chosen if page not in state.tried]
     left.sort(key=lambda page: state.chosen[page].badness)
-    state.chosen = {page: state.chosen[page] for page in left[: selection.most]}
+    most = None if selection.most is None else max(0, selection.most - waiting)
+    state.chosen = {page: state.chosen[page] for page in left[:most]}
     return state
 
 

@@ -249,6 +249,16 @@ def test_extract_with_the_settings_of_a_repair_reads_its_pages(folder):
     assert "was extracted with other settings" in other.stderr
 
 
+def test_repeated_repair_reads_no_more_than_max_pages(folder):
+    """The command was killed before it read its page. The same command continues, and plans no further page."""
+    (folder / "all.txt").write_text("\n".join(row.page_id for row in rows(folder)))
+    for _ in range(2):
+        done = repair(folder, "--pages-from", "all.txt", "--max-pages", "1", *OCR)
+        assert "repair 0002: 1 page read again" in done.stdout, said(done)
+        interrupt(folder)
+    assert status_of(folder / "out")["generations"] == 2
+
+
 def test_new_documents_are_not_called_a_repair(folder):
     assert repair(folder, "--below-quality", "0.5", *OCR).returncode == 0
     (folder / "new.pdf").write_bytes(bad.text_pdf(["The mill is old."]))
