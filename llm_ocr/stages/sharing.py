@@ -34,7 +34,7 @@ from llm_ocr.types import Counts, Unit, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.codec import parse_unit_id
 from llm_ocr.workspace.generations import Generation, Repair, has_generation
-from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, Claim, key_settings, newest_key, required_key
+from llm_ocr.workspace.keys import DESCRIBE, EXTRACT, Claim, extract_origin, key_settings, newest_key, required_key
 from llm_ocr.workspace.publish import ALL, LEAST, compact, done_units, objects, publish
 from llm_ocr.workspace.stored import workspace_options
 from llm_ocr.workspace.summaries import Summary
@@ -380,7 +380,8 @@ def described_with(about: Mapping[str, Any]) -> dict[str, Any]:
 def repair_command(workspace: Workspace, generation: Generation) -> str:
     """Return the command that continues an unfinished repair, and the one that ends it."""
     options = generation.repair.options if generation.repair else {}
-    server = " `server_url=URL`" if options.get("engine") == SERVER else ""  # a workspace stores no server
+    engine = options.get("engine", extract_origin(workspace)[0].remembered.get("engine"))
+    server = " `server_url=URL`" if engine == SERVER else ""  # a workspace stores no server
     text = generation.repair.text if generation.repair else ""
     command = f"llm-ocr repair -w {workspace.url}"
     return (

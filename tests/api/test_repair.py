@@ -10,7 +10,10 @@ from running import FRUGAL, FRUGALLY, cli, dataset_rows, published, said, status
 
 import llm_ocr
 from llm_ocr.errors import StageMissing, UsageError
+from llm_ocr.stages.sharing import need_finished
 from llm_ocr.types import Status
+from llm_ocr.workspace import Workspace
+from llm_ocr.workspace.keys import EXTRACT, required_key
 from llm_ocr_simulator import running
 
 OCR = ("--text-layer", "never")
@@ -203,6 +206,18 @@ def test_run_names_the_command_that_continues_a_repair(folder):
     assert [(row.page_id, row.markdown) for row in rows(folder)] == [(row.page_id, row.markdown) for row in whole]
     assert markdown(folder, "outlines") == text
     assert len(status_of(folder / "out")["repairs"]) == 1
+
+
+def test_command_that_continues_a_repair_names_the_server(folder):
+    """Also in a workspace whose pages a server read before: the repair has the same engine."""
+    assert repair(folder, *OCR).returncode == 0
+    interrupt(folder)
+    claimed = folder / "out/extract/key.json"
+    claimed.write_text(claimed.read_text().replace('"embedded"', '"server"'))
+    workspace = Workspace.open(str(folder / "out"))
+    with pytest.raises(StageMissing) as missing:
+        need_finished(workspace, EXTRACT, required_key(workspace, EXTRACT))
+    assert "`text_layer=never` `server_url=URL`" in str(missing.value.hint)
 
 
 @pytest.mark.slow
