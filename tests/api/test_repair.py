@@ -156,7 +156,7 @@ def test_pages_are_named_by_id_by_path_and_as_json(folder, before):
     first, *_, bad_page = rows(folder)
     path = before / "documents" / "good.pdf"
     lines = [first.page_id, f"{path}\t2", json.dumps({"page_id": bad_page.page_id})]
-    (folder / "list.txt").write_text("\n".join(lines) + "\n")
+    (folder / "list.txt").write_text("\n".join(lines) + "\n", encoding="utf-8-sig")  # as some editors save it
     run = llm_ocr.repair(
         workspace=folder / "out", page_list=folder / "list.txt", max_pages=2, text_layer="never", **FRUGALLY
     )
