@@ -1,6 +1,7 @@
 """Open documents in the main process; workers receive a file descriptor."""
 
 import asyncio
+import errno
 import hashlib
 import os
 import stat
@@ -103,9 +104,10 @@ async def given_all(sources: Sequence[str]) -> AsyncIterator[list[Given | PageFa
     def hashed(source: str, files: ExitStack) -> Given | PageFailure:
         try:
             descriptor = _open(source, files)
-            return Given(descriptor, version_of(descriptor))
         except PageFailure as failure:
             return failure
+        try:
+            return Given(descriptor, version_of(descriptor))
         except OSError as error:
             return PageFailure(Reason.UNREADABLE, str(error))
 
@@ -144,6 +146,8 @@ def _open(source: str, files: ExitStack) -> int:
     except PermissionError as error:
         raise PageFailure(Reason.UNREADABLE, "not a readable file") from error
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            raise  # the limit of this machine, not a fault of the document: the command ends, and says so
         why = error.strerror if isinstance(error, OSError) else ""
         raise PageFailure(Reason.UNREADABLE, f"{source}: {why or error}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

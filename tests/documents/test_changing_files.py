@@ -3,11 +3,13 @@
 import asyncio
 import hashlib
 import os
+import resource
 import time
 
 import pytest
 from pdf_writing import pages, text
 
+from llm_ocr.documents.open_fd import Proofs, given_all
 from llm_ocr.documents.rendering import Renderer, RenderOptions
 from llm_ocr.errors import PageFailure
 from llm_ocr.stages.rendering import PartRenderer, Remote
@@ -98,3 +100,19 @@ def test_a_file_that_is_only_touched_is_read(tmp_path):
     path = tmp_path / "a.pdf"
     path.write_bytes(old)
     assert _pages(path, path.touch, old) == ["older", "older"]
+
+
+@pytest.mark.parametrize("opens", [lambda path: Proofs().given(path), lambda path: given_all([path])])
+async def test_limit_of_open_files_fails_no_document(tmp_path, opens):
+    path = tmp_path / "a.pdf"
+    path.write_bytes(b"%PDF-1.7")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(path, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            async with opens(str(path)):
+                pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
