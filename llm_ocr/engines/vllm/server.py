@@ -349,7 +349,8 @@ class VllmServer:
                     return answer[1]
                 now = time.monotonic()
                 if now - began > self._options.startup_timeout:
-                    raise self._failed(f"{self.name} was not ready within {self._options.startup_timeout:g} s")
+                    what = f"{self.name} was not ready within {self._options.startup_timeout:g} s"
+                    raise self._failed(what, "If it only needs longer to load, raise --server-timeout.")
                 if now - reported >= self._pace.progress:
                     reported = now
                     if self._log.unwritable:
@@ -360,11 +361,11 @@ class VllmServer:
         finally:
             ended.cancel()
 
-    def _failed(self, what: str) -> ServerError:
+    def _failed(self, what: str, hint: str = "") -> ServerError:
         lines = "\n".join(f"  {shortened(line, 500)}" for line in self._log.informative_lines())
         where = f"\nFull log: {self._log.path}" if self._log.path else ""
         diagnosis = self._log.diagnosis
-        hint = diagnosis.hint if diagnosis else _KILLED if "SIGKILL" in what else ""
+        hint = diagnosis.hint if diagnosis else _KILLED if "SIGKILL" in what else hint
         return ServerError(f"{what}:\n{lines}{where}" if lines else f"{what}; it printed nothing", hint=hint)
 
     def _lower(self) -> bool:

@@ -191,6 +191,7 @@ async def test_server_that_never_answers_is_given_up_with_its_last_log(fake, mon
     with pytest.raises(ServerError, match="was not ready within 600 s") as caught:
         await one.server.start()
     assert "non-default args" in str(caught.value)
+    assert "--server-timeout" in caught.value.hint
 
 
 async def test_while_a_server_starts_its_progress_is_told(fake):
