@@ -117,11 +117,15 @@ async def test_without_retry_after_the_pauses_grow() -> None:
     assert pauses[2] >= 1.5
 
 
-async def test_a_server_that_is_busy_for_ever_ends_in_an_error() -> None:
+async def test_server_busy_for_ever_is_reported_once_then_an_error() -> None:
     server = Scripted(behave=lambda _: web.Response(status=429, headers={"Retry-After": "0"}))
-    async with fleet_of([server], replace(QUICK, busy_timeout=0.5)) as fleet:
+    said: list[str] = []
+    async with fleet_of([server], replace(QUICK, busy_timeout=0.5), said) as fleet:
         found = await ask_all(fleet, names(40))
         assert all(isinstance(one, ServerError) and "429" in str(one) for one in found.values())
+    assert [text.partition("; ")[2] for text in said if "429" in text] == [
+        "no request succeeds; trying again for at most 0.5 s"
+    ]
 
 
 async def test_server_that_refused_a_request_was_not_busy_all_along() -> None:
