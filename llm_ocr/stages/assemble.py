@@ -70,7 +70,7 @@ from llm_ocr.workspace.published import (
 from llm_ocr.workspace.summaries import Summary, correction
 
 #: Increased when the same rows give other Markdown or another dataset.
-RESULT_VERSION = 10
+RESULT_VERSION = 11
 #: Items in progress at a time: while an item reads and writes, the other computes.
 _CONCURRENT_ITEMS = 2
 #: Unit markers kept in memory.

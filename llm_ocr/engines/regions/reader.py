@@ -83,7 +83,7 @@ async def _blank(image: EncodedImage, tools: ImageTools) -> bool:
 
 
 #: Increased when a change alters results for the same regions and answers; part of the key.
-RESULT_VERSION = 3
+RESULT_VERSION = 4
 #: Share of a page without text from which a picture may contain the text. The page is then read as a whole.
 _PICTURE = 0.5
 _NOTHING_FOUND = "no region to be read was found on it"

@@ -21,9 +21,9 @@ from llm_ocr.models.profiles.shared import CLASSES, classify_prompt, follows_ins
 from llm_ocr.types import Figure, FigureRecord, Status
 
 #: Increased when a change alters results for the same answers, or the requests; part of the key.
-RESULT_VERSION = 3
+RESULT_VERSION = 4
 #: The same for `parse` alone.
-_PARSE_VERSION = 4
+_PARSE_VERSION = 5
 #: Limit of malformed answers per figure: a model that has not learned the format will not produce it by chance.
 _MALFORMED = 2
 _FREE = "describe"  # form of answers to a prompt with a custom name: free text

@@ -260,7 +260,7 @@ class PageReading:
 
 
 #: Increased when a change alters results for the same answers, parsers included; part of the key.
-RESULT_VERSION = 7
+RESULT_VERSION = 8
 #: Pages whose figures are detected after the answer, before requests are delayed: about as many megabytes.
 _WAITING = 128
 

@@ -17,7 +17,7 @@ from llm_ocr_cpu.ocr.models import find_models, has_layout_model, warn_without_l
 from llm_ocr_cpu.regions import nothing_drawn
 
 #: Increased when a change alters results for the same page; part of the key.
-RESULT_VERSION = 21
+RESULT_VERSION = 22
 #: Affinity key of workers with loaded OCR models, so that the next page without text uses the same worker.
 _PIXELS = "pixels"
 #: With a model in parallel: niceness, and seconds that a page waits before a process starts, which takes as long.
