@@ -1,8 +1,8 @@
 """Read tall pages in slices, so that small letters stay readable, and return one result."""
 
 import asyncio
+import re
 import zlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -61,16 +61,14 @@ async def read_page(
 
 
 def _letters(attempt: Attempt) -> int:
-    return sum(len(block.text) for block in attempt.blocks)
+    """Return the number of letters and digits without those of HTML tags, which each slice of a table repeats."""
+    return sum(map(str.isalnum, re.sub(r"<[^>]*>", "", "".join(block.text for block in attempt.blocks))))
 
 
 def _turn(results: Sequence[Attempt | PageFailure]) -> int:
-    """Return the clockwise turn in degrees in which most letters of the slices were read."""
-    letters: Counter[int] = Counter()
-    for result in results:
-        if isinstance(result, Attempt):
-            letters[result.rotation] += _letters(result)
-    return letters.most_common(1)[0][0] if letters else 0
+    """Return the clockwise turn in degrees in which all slices with text were read; 0 if they differ."""
+    turns = {result.rotation for result in results if isinstance(result, Attempt) and result.blocks}
+    return turns.pop() if len(turns) == 1 else 0
 
 
 async def _read_wide(reader: PageReader, page: Page, tools: ImageTools, sliced: Attempt, turn: int) -> Attempt:
@@ -82,11 +80,13 @@ async def _read_wide(reader: PageReader, page: Page, tools: ImageTools, sliced: 
         image = await tools.resized(page.image, page.slice_height / page.image.height)
         whole = await reader.read(replace(page, image=image, slice_height=0), noop)
     except PageFailure as failure:
-        whole = Attempt(sliced.engine, sliced.source, Status.DEGRADED, detail=failure.why, tries=failure.tries)
+        paid = {name: sum(one.get(name, 0) for one in failure.tries) for name in ("tokens_in", "tokens_out", "seconds")}
+        whole = replace(sliced, status=Status.DEGRADED, detail=failure.why, tries=failure.tries, **paid)
     best = whole
     if whole.status is not Status.OK or _letters(whole) < _KEPT * _letters(sliced):
-        detail = f"the page is turned by {turn} degrees, and its slices cut the lines apart: {whole.detail}"
-        best = replace(sliced, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=detail.rstrip(": "))
+        why = f"the page is turned by {turn} degrees, and its slices cut the lines apart"
+        detail = "; ".join(filter(None, (why, whole.detail, sliced.detail)))
+        best = replace(sliced, status=Status.DEGRADED, reason=sliced.reason or Reason.LOW_QUALITY, detail=detail)
     return replace(
         best,
         tokens_in=sliced.tokens_in + whole.tokens_in,

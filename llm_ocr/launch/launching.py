@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, TextIO
 
 from llm_ocr.config.loading import Stored, check_effect, masked
@@ -356,7 +357,7 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
         check_effect(
             settings, settings.engine, f"with which this workspace was begun {held.by.get('engine', '')}".rstrip()
         )
-    asked = _asked(settings, launcher, new_id())
+    asked = _asked(settings, launcher, new_id(), held)
     workspace = Workspace.open(settings.workspace, True, options=options)
     limits = Limits(settings.attempts, settings.max_cost, EVERY, settings.max_failed_rate)
     if running := under_way(workspace, asked, asdict(limits)):
@@ -378,9 +379,11 @@ def begin(settings: LaunchSettings, say: Say = print, terminal: TextIO | None = 
     return Launch(workspace, launcher, known_as(asked, reference), limits, Display(say, terminal))
 
 
-def _asked(settings: LaunchSettings, launcher: Launcher, launch: str) -> LaunchRequest:
+def _asked(
+    settings: LaunchSettings, launcher: Launcher, launch: str, held: Mapping[str, Any] = MappingProxyType({})
+) -> LaunchRequest:
     """Return the requested launch, with its coordinator if it detaches, or raise `UsageError`."""
-    asked = launch_request(settings, launcher, launch)
+    asked = launch_request(settings, launcher, launch, held)
     if not settings.detach:
         return asked
     if settings.wait or settings.stage != PIPELINE:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from llm_ocr.config import launch_groups
@@ -122,8 +123,13 @@ def new_id() -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(2)
 
 
-def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) -> LaunchRequest:
-    """Return the launch for the settings, without a request, or raise `UsageError`."""
+def launch_request(
+    settings: LaunchSettings, launcher: Launcher, launch: str, held: Mapping[str, Any] = MappingProxyType({})
+) -> LaunchRequest:
+    """Return the launch for the settings, without a request, or raise `UsageError`.
+
+    `held` are the settings that the workspace holds.
+    """
     stages = STAGES if settings.stage == "pipeline" else (settings.stage,)
     if is_local(settings.workspace) and settings.platform not in SHARED_DISK:
         raise UsageError(
@@ -171,13 +177,15 @@ def launch_request(settings: LaunchSettings, launcher: Launcher, launch: str) ->
             values["sources"] = [on_any_folder(document) for document in documents]
         if settings.platform not in SHARED_DISK:
             _check_files(stage, values)
-        if stage in ("extract", REPAIR) and settings.platform in INSTALLING | SHARED_DISK and not settings.image:
-            _check_model(values)
+        of_this_machine = settings.platform in INSTALLING | SHARED_DISK and not settings.image and not settings.wheel
+        if stage in ("extract", REPAIR) and of_this_machine and not values.get("server_url"):
+            _check_model(settings)
         if installs:
+            used = {**held, **values}
             needed = [*store_extras(values.get("sources", ())), *(["datasets"] if values.get("dataset") else ())]
             needed += [FIELDS] if stage == FIELDS else []
-            needed += ["filters"] if values.get("filter_language") else []
-            needed += ["embedded"] if any(values.get(name) == value for name, value in _WITH_OCR.items()) else []
+            needed += ["filters"] if stage == "extract" and used.get("filter_language") else []
+            needed += ["embedded"] if stage in ("extract", REPAIR) and _needs_ocr(used) else []
             options["extra"] = [*needed, *options["extra"]]
         travelling[stage] = _with_engine(stage, values, launcher, hardware)
         if settings.platform == "hf-jobs" and travelling[stage].get("engine") == "vllm":
@@ -316,9 +324,13 @@ def job_settings(stage: str, settings: LaunchSettings) -> dict[str, Any]:
         if name in _STAY or name not in settings.model_fields_set:
             continue
         value = values[name]
-        if value is None:  # a given default counts: the workspace may hold another value
-            continue
-        if setting.secret and setting.variable in passed and settings.origins[name].startswith("environment "):
+        if value is None or (setting.secret and not value):
+            continue  # a given default counts: the workspace may hold another value
+        if (
+            setting.secret
+            and setting.variable in passed
+            and not settings.origins.get(name, "flag ").startswith("flag ")
+        ):
             continue
         if setting.secret:
             hint = f"Set {setting.variable}, and add --secret {setting.variable}"
@@ -356,17 +368,34 @@ def _check_files(stage: str, values: Mapping[str, Any]) -> None:
             raise UsageError(f"{name} {value} is on this machine, where jobs of {stage} cannot read it", hint=hint)
 
 
-def _check_model(values: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for a model or a parser that jobs with the library of this machine do not know."""
+def _check_model(settings: LaunchSettings) -> None:
+    """Raise `UsageError` for a given model or parser that jobs with the library of this machine do not know."""
     from llm_ocr.models.parsers import parser_named
     from llm_ocr.models.registry import find_profile
 
-    name = values.get("model", "")
-    # Other names may be a profile's file, a folder, or, with a prompt, any model of the Hub, a store, or a server.
-    if name and not re.search(r"/|\.(toml|ya?ml)$", name) and not Path(name).is_dir() and not values.get("server_url"):
+    values = dict(settings)
+    given = {name: values[name] for name, origin in settings.origins.items() if origin.startswith("flag ")}
+    name = given.get("model", "")
+    # Other names may be a profile's file, a folder, or, with a prompt, any model of the Hub or a store.
+    if name and not re.search(r"/|\.(toml|ya?ml)$", name) and not Path(name).is_dir():
         find_profile(name)
-    if parser := values.get("parser"):
+    if parser := given.get("parser"):
         parser_named(parser)
+
+
+def _needs_ocr(values: Mapping[str, Any]) -> bool:
+    """Return whether a model reads pages with the help of OCR, which images with vLLM lack."""
+    from llm_ocr.models.choosing import gives_boxes
+    from llm_ocr.models.registry import find_profile
+
+    if any(values.get(name) == value for name, value in _WITH_OCR.items()):
+        return True
+    try:
+        profile = find_profile(values.get("model", ExtractSettings.model_fields["model"].default))
+    except UsageError:
+        return False  # a profile that only the jobs have
+    # Figures on scans are then found by OCR.
+    return values.get("figures_from", "auto") == "auto" and not gives_boxes(profile, values.get("mode") or "")
 
 
 def _with_engine(stage: str, values: Mapping[str, Any], launcher: Launcher, hardware: str) -> dict[str, Any]:

@@ -270,7 +270,7 @@ def test_an_argument_that_is_none_is_wrong_usage(argument):
     "argument", ["--job-name=ocr", "-Jocr", "--output=%x.log", "-o x", "--chdir=/tmp", "--export=ALL"]
 )
 def test_arguments_by_which_tasks_are_found_are_refused(argument):
-    with pytest.raises(UsageError, match="the launch itself sets this argument"):
+    with pytest.raises(UsageError, match="the launch would not find its jobs or their logs"):
         Slurm().plan(spec(options={"slurm_arg": [argument]}))
     Slurm().plan(spec(options={"slurm_arg": ["--export-file=variables", "--array=0-0%1", "--account=lab"]}))
 

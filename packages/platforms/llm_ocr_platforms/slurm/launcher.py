@@ -44,7 +44,7 @@ _STOPPED, _BEFORE = "4:0", 200
 _FIELDS = "JobID,State,ExitCode,Start,End,ElapsedRaw,TimelimitRaw"
 _HARDWARE = re.compile(r"gpu(:[A-Za-z][\w.-]*)?(:(?P<count>[1-9]\d*))?")
 #: Arguments by which the launcher finds tasks and logs, or which sbatch ignores in a script.
-_RESERVED = re.compile(r"--(job-name|output|chdir|export|parsable)\b(?!-)|-[JoD]")
+_RESERVED = re.compile(r"--(job-name|output|error|chdir|export|parsable)\b(?!-)|-[JoeD]")
 #: Seconds after which a program is stopped.
 _TIMEOUT = 120.0
 _SECRET = "Set the variable, or use --secret {name}=FILE with a file that the nodes can read."
@@ -154,7 +154,7 @@ def _script(spec: JobSpec, hardware: str, gpus: int) -> str:
     for argument in own:
         if _RESERVED.match(argument):
             hint = "Remove it. Logs are in the folder where the launch starts. Variables of jobs: --env NAME=VALUE"
-            raise UsageError(f"--slurm-arg={argument}: the launch itself sets this argument", hint=hint)
+            raise UsageError(f"--slurm-arg={argument}: the launch would not find its jobs or their logs", hint=hint)
     for argument in arguments:
         if "\n" in argument or not argument.startswith("-"):
             raise UsageError(
