@@ -17,7 +17,6 @@ from llm_ocr.exporting import Exported, ExportJob, NothingLeft, Output
 from llm_ocr.results.balance import is_balanced
 from llm_ocr.results.markdown import clean
 from llm_ocr.results.schema import release_memory
-from llm_ocr.storage.local import LocalStore
 from llm_ocr.types import Counts, Reason, Status
 from llm_ocr.workspace import codec
 from llm_ocr_outputs.source import Assembled, AssembledRows, Document, undamaged
@@ -217,17 +216,6 @@ class Notes:
         """Return the keys of the files of a finished batch."""
         return self._kept(batch).files.keys()
 
-    def whole(self, batches: Iterable[str]) -> list[str]:
-        """Return the finished batches that need not be written again.
-
-        Of a folder these have all of their files. In a bucket, each file would be a request: the notes are believed.
-        """
-        store = self._output.store
-        finished = [batch for batch in batches if batch in self.done and not self.done[batch].again]
-        if not isinstance(store, LocalStore):
-            return finished
-        return [batch for batch in finished if all(store.stat(key) is not None for key in self.files(batch))]
-
     def retire(self, batches: Iterable[str]) -> None:
         """Remove the notes of all other batches: their files may be overwritten from now on."""
         stale = sorted(self.done.keys() - set(batches))
@@ -380,7 +368,7 @@ async def export_files(job: ExportJob, form: Form) -> Exported:
         work = _Work(job, form, rows, notes, pool)
         try:
             await asyncio.to_thread(notes.claim, dataset.identity, form.name)
-            whole = await asyncio.to_thread(notes.whole, [batch.name for batch in batches])
+            whole = [batch.name for batch in batches if batch.name in notes.done and not notes.done[batch.name].again]
             await asyncio.to_thread(notes.retire, whole)
             before = sum((notes.done[name].counts for name in whole), Counts())
             job.progress.begin(f"export {form.name}", sum(batch.pages for batch in batches), before)

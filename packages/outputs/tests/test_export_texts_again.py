@@ -37,15 +37,6 @@ def add(workspace: Path, name: str) -> None:
     llm_ocr.assemble(workspace=workspace)
 
 
-def test_a_deleted_file_of_a_folder_is_written_again(workspace, tmp_path):
-    export(workspace, tmp_path / "o", "json")
-    before = files_of(tmp_path / "o")
-    deleted = sorted((tmp_path / "o/documents").rglob("*.json"))[-1]
-    deleted.unlink()
-    done = export(workspace, tmp_path / "o", "json")
-    assert (done.written, files_of(tmp_path / "o")) == (2, before)  # its batch
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_second_export_is_empty_and_a_retry_replaces_its_batch(form, workspace, tmp_path):
