@@ -78,7 +78,7 @@ class Run:
         return known_status(self._workspace, self._worked)
 
     def worst(self, count: int = WORST) -> tuple[WeakPage, ...]:
-        """Return the pages with the lowest quality scores, the worst first.
+        """Return degraded pages, then others of low quality, both in the order of their scores.
 
         The workspace records degraded pages and pages with a score below 0.9, and at most the 20 worst of a unit.
 

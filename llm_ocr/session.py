@@ -24,7 +24,7 @@ from llm_ocr.config.groups import (
 from llm_ocr.config.launch_groups import JobGroup
 from llm_ocr.config.loading import settings_from
 from llm_ocr.config.models import ExtractSettings, ReadingCommand
-from llm_ocr.documents.images import plain_image
+from llm_ocr.documents.images import is_negative, plain_image
 from llm_ocr.engines import PageReader
 from llm_ocr.engines.regions.detection import tasks_with
 from llm_ocr.engines.regions.doclayout import MODEL
@@ -329,7 +329,7 @@ def _as_file(image: "str | Path | bytes | Image", folder: Path) -> Path:
     if isinstance(image, bytes):
         file.write_bytes(image)
         return file
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     if not isinstance(image, Image.Image) or 0 in image.size:
         what = f"is of type {type(image).__name__}" if not isinstance(image, Image.Image) else "has no pixels"
@@ -337,7 +337,8 @@ def _as_file(image: "str | Path | bytes | Image", folder: Path) -> Path:
             f"the image {what}",
             hint="Use a path, the bytes of a file, or an image of Pillow. For an array: `PIL.Image.fromarray(array)`.",
         )
-    plain_image(image).save(file, "PNG", compress_level=1)  # PNG has no CMYK, for example
+    plain = plain_image(image)  # PNG has no CMYK, for example
+    (ImageOps.invert(plain) if is_negative(image) else plain).save(file, "PNG", compress_level=1)
     return file
 
 

@@ -185,7 +185,7 @@ def degraded_text(status: "RunStatus") -> str:
         text = f"Read again with another model: {repair} --model NAME"
         if reasons and _OF_A_SERVER.issuperset(reasons):
             text = f"Read again when the server answers: {repair} --server-url URL"
-    if set(reasons) == {Reason.PLACEHOLDER}:  # no reader sees more
+    if exact and set(reasons) == {Reason.PLACEHOLDER}:  # no reader sees more
         text = "Save the attached files, the frames, or a print of the form, and read those"
     return f"{named}. {text}" if named else text
 

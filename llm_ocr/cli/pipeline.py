@@ -170,12 +170,9 @@ def _next(command: str, settings: PipelineCommand) -> str:
         file = shlex.quote(str(planned.password_file)) if planned.password_file else "FILE"
         named += f" --password-file {file} (passwords are not stored)"
     if command == "describe":
-        from llm_ocr.stages.sharing import describe_options
-        from llm_ocr.workspace import Workspace
-        from llm_ocr.workspace.stored import workspace_options
+        from llm_ocr.stages.execute import options_of_describe
 
-        with Workspace.open(settings.workspace, options=workspace_options(settings)) as opened:
-            named = with_flags(describe_options(opened)) or named
+        named = with_flags(options_of_describe(settings)) or named
     return f"Next: llm-ocr {command} -w {shlex.quote(settings.workspace)}{named}"
 
 

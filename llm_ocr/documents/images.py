@@ -283,7 +283,6 @@ class ImageFile:
         self, number: int, size: int, image_format: str, quality: int, *, damaged: bool = False
     ) -> tuple[EncodedImage, InkMap]:
         from PIL import Image, ImageOps
-        from PIL.TiffImagePlugin import TiffImageFile
 
         image = self.frame(number)
         width, height = image.size
@@ -304,12 +303,10 @@ class ImageFile:
         if image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (size, size))  # decodes at 1/2, 1/4, or 1/8 if that is large enough
         image.load()
-        # Pillow inverts 8 bits of gray whose 0 is white, and no deeper ones.
-        is_negative = isinstance(image, TiffImageFile) and image.tag_v2.get(_PHOTOMETRIC) == _WHITE_IS_0
-        is_negative &= image.mode.startswith(("I", "F"))
+        inverted = is_negative(image)
         image = _with_square_pixels(image)
         plain = plain_image(ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image)
-        if is_negative:
+        if inverted:
             plain = ImageOps.invert(plain)
         if max(plain.size) > size:
             if plain is image:
@@ -389,6 +386,14 @@ def _with_square_pixels(image: "Image.Image") -> "Image.Image":
     gray = image.convert("L") if image.mode == "1" else image
     resample = Image.Resampling.NEAREST if image.mode == "P" else Image.Resampling.BILINEAR
     return gray.resize((image.width, round(image.height * across / down)), resample)
+
+
+def is_negative(image: "Image.Image") -> bool:
+    """Return whether the image is a TIFF whose zero is white. Pillow inverts 8 bits of gray, and no deeper ones."""
+    from PIL.TiffImagePlugin import TiffImageFile
+
+    is_white = isinstance(image, TiffImageFile) and image.tag_v2.get(_PHOTOMETRIC) == _WHITE_IS_0
+    return is_white and image.mode.startswith(("I", "F"))
 
 
 def plain_image(image: "Image.Image") -> "Image.Image":

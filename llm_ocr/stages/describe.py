@@ -38,7 +38,7 @@ from llm_ocr.stages.sharing import (
 from llm_ocr.types import Figure, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, Claim, key_settings, newest_key
-from llm_ocr.workspace.publish import Marker, find_marker, read_data, standing_marker
+from llm_ocr.workspace.publish import Marker, find_marker, publish, read_data, standing_marker
 from llm_ocr.workspace.published import published_figures, superseded_figures
 from llm_ocr.workspace.status import figures_to_describe
 from llm_ocr.workspace.summaries import figures_summary
@@ -76,8 +76,9 @@ async def describe(job: Job[FigureCommand]) -> None:
     source = await key_before(job, pages_from)
     async with _opened(job, source) as (reader, admission, claim, imported):
         key, keeps = claim.key, keeps_known(settings)
-        if reader.identity().get("engine") != "model":
-            await asyncio.to_thread(_need_no_model, job)
+        cannot = reader.identity().get("engine") != "model"
+        if cannot and await asyncio.to_thread(_left_to_model, job, pages_from, source):
+            return
         split = await split_of(job, DESCRIBE)
 
         def count() -> Expected:
@@ -131,24 +132,58 @@ async def describe(job: Job[FigureCommand]) -> None:
     progress.end()
 
 
-def _need_no_model(job: Job[FigureCommand]) -> None:
-    """Refuse to take a model's descriptions out of the documents, because the CPU engine describes no figure.
+def _left_to_model(job: Job[FigureCommand], pages_from: str, source: str) -> bool:
+    """Return whether the newest descriptions are a model's and complete: the CPU engine, which has none, keeps them.
 
-    A command that is only for figures, and names the engine, is not refused.
+    A command that is only for figures, and names the engine, replaces them.
 
     Raises:
-        WorkspaceMismatch: The newest descriptions are a model's.
+        WorkspaceMismatch: The model has figures left.
     """
-    workspace = job.workspace
-    newest = key_settings(workspace, DESCRIBE, newest_key(workspace, DESCRIBE) or "")
+    workspace, key = job.workspace, newest_key(job.workspace, DESCRIBE) or ""
+    about = key_settings(workspace, DESCRIBE, key)
     named = job.command == DESCRIBE and job.settings.origins.get("engine", "").startswith("flag")
-    if newest.get("reader", {}).get("engine") == "model" and not named:
+    if about.get("reader", {}).get("engine") != "model" or named:
+        return False
+    if (
+        about.get("extract") != source
+        or follows(job.settings)
+        or publish_units_without_figures(workspace, pages_from, source, key, str(about["reader"]["mode"]))
+    ):
         command = f"llm-ocr describe -w {workspace.url}"
         raise WorkspaceMismatch(
-            f"a model described the figures of {workspace.url}; the CPU engine would describe none",
+            f"a model described the figures of {workspace.url}; the CPU engine cannot describe the new ones",
             hint=f"Run: {command}{describe_options(workspace)}, then: llm-ocr assemble -w {workspace.url}\n"
             f"Or, for documents without descriptions: {command} `engine=embedded`",
         )
+    return True
+
+
+def publish_units_without_figures(workspace: Workspace, stage: str, source: str, key: str, mode: str) -> int:
+    """Publish the units that Describe has not published and that have no figures; return the figures of the others.
+
+    Figures of pages whose older row is better do not count. Units without others are published, too.
+
+    Args:
+        workspace: The workspace.
+        stage: The stage of the pages.
+        source: Its key.
+        key: The key of Describe.
+        mode: The mode of its descriptions.
+    """
+    planned, left = PlannedUnits(workspace), 0
+    for place in planned.without_marker(DESCRIBE, key):
+        unit = planned.name(place)
+        marker = standing_marker(workspace, stage, source, unit)
+        again = marker.summary.extra.superseded
+        worse = sum(count for by, _, count in (again.figures if again else ()) if by == unit)
+        if marker.figures.expected > worse:
+            left += marker.figures.expected - worse
+        else:
+            pages = pages_of_figures(workspace, stage, source, unit)[1]
+            rows = [superseded_row(one, page.page_id, page.document_id, mode) for page in pages for one in page.figures]
+            publish(workspace, DESCRIBE, key, unit, figures_to_parquet(rows), figures_summary(len(rows), rows))
+    return left
 
 
 async def describe_claim(job: Job[FigureCommand]) -> Claim:

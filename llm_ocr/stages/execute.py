@@ -40,6 +40,7 @@ from llm_ocr.stages.recording import Recorded, Tally
 from llm_ocr.stages.rendering import Remote, passwords, render_options
 from llm_ocr.stages.retry import finish_repair, give_up, plan_repair, retry_failed
 from llm_ocr.stages.servers import Engines
+from llm_ocr.stages.sharing import describe_options
 from llm_ocr.types import plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.status import Worked
@@ -82,6 +83,12 @@ def execute(command: str, settings: PipelineCommand, progress: Progress | None =
     if isinstance(settings, ReadingCommand) and engine in (VLLM, SERVER) and settings.ray is None:
         model_choice(settings)
     return run_blocking(lambda: _execute(command, settings, engine, progress or Silent()))
+
+
+def options_of_describe(settings: PipelineCommand) -> str:
+    """Return the settings that a command needs to continue Describe; see `describe_options`."""
+    with Workspace.open(settings.workspace, options=workspace_options(settings)) as workspace:
+        return describe_options(workspace)
 
 
 async def _execute(command: str, settings: PipelineCommand, engine: str, progress: Progress) -> Run:

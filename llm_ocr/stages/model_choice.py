@@ -248,7 +248,7 @@ def _profile(name: str, *, own_prompt: bool, parser: str | None, served: bool) -
 def _read(path: str) -> Mapping[str, Any]:
     """Read the values of a profile file. Raises `UsageError`."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UsageError(f"`model={path}`: {why or error}", hint="A profile is a TOML or YAML file.") from error

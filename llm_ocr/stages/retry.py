@@ -15,12 +15,12 @@ from llm_ocr.config.models import AssembleSettings, DescribeSettings, RepairSett
 from llm_ocr.documents.manifests import SourceDocument
 from llm_ocr.documents.rendering import Renderer
 from llm_ocr.errors import PageFailure, StageMissing, UsageError
-from llm_ocr.results.schema import Images, figures_to_parquet, pages_to_parquet
+from llm_ocr.results.schema import Images, pages_to_parquet
 from llm_ocr.scheduling.scanner import PlannedUnits
 from llm_ocr.stages import Silent
 from llm_ocr.stages.assemble import assemble
 from llm_ocr.stages.counting import PageCounter
-from llm_ocr.stages.describe import describe, describe_claim, pages_of_figures, superseded_row
+from llm_ocr.stages.describe import describe, describe_claim, publish_units_without_figures
 from llm_ocr.stages.engine_choice import LEAST_PER_LOCAL_UNIT, LEAST_PER_UNIT, pages_per_unit
 from llm_ocr.stages.extract import failed_page, opened_reading
 from llm_ocr.stages.job import Job, log_folder, without_servers, worker_name
@@ -50,7 +50,7 @@ from llm_ocr.workspace.publish import iter_markers, publish, standing_marker
 from llm_ocr.workspace.published import published_pages
 from llm_ocr.workspace.retry import NamedPages, Selection, copy_rows, failed_figures, plan_retry
 from llm_ocr.workspace.stored import OF_MODELS, REMEMBERED, may_choose, to_remember
-from llm_ocr.workspace.summaries import figures_summary, pages_summary
+from llm_ocr.workspace.summaries import pages_summary
 
 #: Further settings that change results. A workspace does not store them, so they are named if the user gives them.
 _NOT_STORED = ("headers", "ocr_language", "min_quality", "rotate", "anchor_text", "guided", "layout_first")
@@ -375,32 +375,12 @@ async def _describe_repaired(job: Job[RepairSettings], key: str, described: str,
         if not same:
             await engines.close()
     mode = str(about.get("reader", {}).get("mode"))
-    left = await asyncio.to_thread(_publish_units_without_figures, workspace, key, described, mode)
+    left = await asyncio.to_thread(publish_units_without_figures, workspace, EXTRACT, key, described, mode)
     told = untrusted or ({} if claim.key == described else described_with(about))
     if asks and engine != VLLM:
         told = {**told, "server_url": "URL"}
     command = f"llm-ocr describe -w {shlex.quote(workspace.url)} {Repair('', {}, told).text}".rstrip()
     return f"{plural(left, 'figure')} left to Describe. Run: {command}" if left else ""
-
-
-def _publish_units_without_figures(workspace: Workspace, key: str, described: str, mode: str) -> int:
-    """Publish the units that Describe has not published and that have no figures; return the figures of the others.
-
-    Figures of pages whose older row is better do not count. Units without others are published, too.
-    """
-    planned, left = PlannedUnits(workspace), 0
-    for place in planned.without_marker(DESCRIBE, described):
-        unit = planned.name(place)
-        marker = standing_marker(workspace, EXTRACT, key, unit)
-        again = marker.summary.extra.superseded
-        worse = sum(count for by, _, count in (again.figures if again else ()) if by == unit)
-        if marker.figures.expected > worse:
-            left += marker.figures.expected - worse
-        else:
-            pages = pages_of_figures(workspace, EXTRACT, key, unit)[1]
-            rows = [superseded_row(one, page.page_id, page.document_id, mode) for page in pages for one in page.figures]
-            publish(workspace, DESCRIBE, described, unit, figures_to_parquet(rows), figures_summary(len(rows), rows))
-    return left
 
 
 async def _finished(job: Job[RepairSettings], stage: str, key: str) -> bool:

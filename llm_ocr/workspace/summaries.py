@@ -23,6 +23,8 @@ MOST_EXAMPLES = 5
 BINS = 20
 #: Upper limit of pages in a marker, and the score from which pages that are `ok` are not listed.
 WORST, _GOOD = 20, 0.9
+#: Longest detail of such a page in characters; that of a server's error may have thousands.
+_DETAIL = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class WeakPage:
     source: str
     page: int | None
     wrong: str
+    degraded: bool = False  # False in older markers
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +226,10 @@ def _quality(records: Iterable[PageRecord]) -> Quality | None:
         if record.quality is None:
             continue
         bins[bin_of(record.quality)] += 1
-        if record.quality < _GOOD or record.status is Status.DEGRADED:
-            wrong = what_is_wrong(record.quality_parts) or record.detail or record.reason or ""
-            worst.append(WeakPage(record.quality, record.page_id, record.source, record.page_number, wrong))
+        degraded = record.status is Status.DEGRADED
+        if record.quality < _GOOD or degraded:
+            wrong = what_is_wrong(record.quality_parts) or record.detail[:_DETAIL] or record.reason or ""
+            worst.append(WeakPage(record.quality, record.page_id, record.source, record.page_number, wrong, degraded))
     return Quality(bins=tuple(bins), worst=tuple(heapq.nsmallest(WORST, worst, key=rank))) if any(bins) else None
 
 
@@ -247,9 +251,9 @@ def worst_sides(pages: Sequence[UnbalancedPage], most: int) -> tuple[list[Unbala
     return [page for page in unread if page.unread > 0], [page for page in unsupported if page.unsupported > 0]
 
 
-def rank(page: WeakPage) -> tuple[float, str, int]:
-    """Return a sort key: worst first."""
-    return page.score, page.source, page.page or 0
+def rank(page: WeakPage) -> tuple[bool, float, str, int]:
+    """Return a sort key: degraded pages first, and of each kind the worst."""
+    return not page.degraded, page.score, page.source, page.page or 0
 
 
 # Pages that were read again.

@@ -62,7 +62,7 @@ def test_status_json_has_histogram_and_requested_worst_pages(done):
     assert sum(status["quality"]) == 3
     assert (status["pages"]["ok"], status["pages"]["degraded"]) == (2, 1)
     assert status["worst"][0]["source"].endswith("scribble.png")
-    assert set(status["worst"][0]) == {"score", "page_id", "source", "page", "wrong"}
+    assert set(status["worst"][0]) == {"score", "page_id", "source", "page", "wrong", "degraded"}
     one = json.loads(cli("status", "-w", done, "--json", "--worst", "1", cwd=done.parent).stdout)
     assert one["worst"] == status["worst"][:1]
 

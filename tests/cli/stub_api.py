@@ -82,6 +82,10 @@ def execute(command: str, settings: Any, progress: Any) -> Run:
     return run
 
 
+def options_of_describe(settings: Any) -> str:
+    return ""
+
+
 def _raise(what: str) -> None:
     if what == "usage":
         raise UsageError("no such file: x.pdf", hint="Accepted: .pdf")

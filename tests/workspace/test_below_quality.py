@@ -318,8 +318,8 @@ def test_degraded_pages_are_among_the_worst_at_any_score(made, workspace, runs):
     made.plan(workspace, [made.document("a", 3)])
     runs.extract(ends(p1=(Status.OK, 0.3), p2=(Status.DEGRADED, 1.0)))
     assert [(page.page, page.score, bool(page.wrong)) for page in run_status(workspace).worst] == [
-        (1, 0.3, False),
         (2, 1.0, True),
+        (1, 0.3, False),
     ]
 
 

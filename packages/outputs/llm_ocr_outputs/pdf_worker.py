@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pypdfium2
 
 from llm_ocr.documents.files import IMAGE, PDF, FdFile
-from llm_ocr.documents.images import ImageFile, plain_image
+from llm_ocr.documents.images import ImageFile, is_negative, plain_image
 from llm_ocr.documents.pdf_file import Look, PdfFile
 from llm_ocr.documents.pdf_objects import Matrix
 from llm_ocr.errors import PageFailure
@@ -76,7 +76,8 @@ def _of_images(files: Sequence[FdFile]) -> pypdfium2.PdfDocument:
             from PIL import ImageOps
 
             image.load()
-            bitmap = pypdfium2.PdfBitmap.from_pil(plain_image(ImageOps.exif_transpose(image)))
+            plain = plain_image(ImageOps.exif_transpose(image))
+            bitmap = pypdfium2.PdfBitmap.from_pil(ImageOps.invert(plain) if is_negative(image) else plain)
             made.set_bitmap(bitmap)
             bitmap.close()
         a, b, c, d, e, f = turn
