@@ -7,7 +7,6 @@ from llm_ocr.models.parsers.plain import legible, parse_plain
 from llm_ocr.models.parsers.talk import describes_image, is_refusal, omits_text, says_nothing, without_echo
 from llm_ocr.models.profile import Parsed
 from llm_ocr.results.markdown import blocks_to_markdown
-from llm_ocr.results.sanitizing import inert_markdown
 from llm_ocr.types import BlockKind, Box
 
 PAGE = """# Title
@@ -88,15 +87,6 @@ def test_code_within_a_wrapped_answer_stays_code():
 
 def test_a_fence_for_each_of_two_pages_is_none_of_theirs():
     assert kinds("```markdown\n# One\n\nwords\n```\n\n```markdown\n# Two\n\nwords\n```") == ["title", "text"] * 2
-
-
-def test_words_beside_the_marks_of_a_fence_are_kept():
-    menu = "~~~ Soups ~~~\n\nLeek 5.00\n\n~~~~ Mains ~~~~\n\nLamb 14.50"
-    shown = blocks_to_markdown(parse_plain(menu).blocks)
-    assert set(kinds(menu)) == {"text"}
-    assert inert_markdown(shown).replace("\\~", "~") == menu
-    for program in ("```int main() {\n  f();\n}\n```", "```int main() {\n  f();\n}"):
-        assert "\nint main() {\n  f();\n}\n" in inert_markdown(blocks_to_markdown(parse_plain(program).blocks))
 
 
 def test_a_table_in_the_middle_of_a_line_is_a_table():

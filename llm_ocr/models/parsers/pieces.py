@@ -11,8 +11,7 @@ from llm_ocr.types import IS_TAG, BlockKind
 
 
 _TABLE_TAG = re.compile(rf"<(?P<close>/?){IS_TAG}table\b[^<>]*>?", re.IGNORECASE)
-_FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,}+(?![^~]+~))(?P<info>[^`]*)")
-_ORNAMENT = re.compile(r"(?= {0,3}~{3,}+[^~]+~)")  # `~~~ Soups ~~~` of a menu, which renderers take for a fence
+_FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<info>[^`]*)")
 _HEADING = re.compile(r" {0,3}(?P<marks>#{1,6})(?:[ \t]+(?P<text>.*))?")
 _ITEM = re.compile(r"(?P<indent>[ \t]*)(?P<mark>[-*+•‣▪◦·●○]|\d{1,9}[.)])[ \t]+(?=\S)")
 _OPENERS = {"$$": "$$", "\\[": "\\]"}
@@ -87,10 +86,9 @@ def _fences(text: str) -> Iterator[tuple[bool, str]]:
                 lines, marks = [], ""
         elif opening:
             yield False, "\n".join(lines)
-            marks, info = opening["marks"], opening["info"].strip()
-            lines = [marks, info] if " " in info else [line]  # renderers hide words behind the marks
+            lines, marks = [line], opening["marks"]
         else:
-            lines.append(f"\\{line.lstrip(' ')}" if _ORNAMENT.match(line) else line)
+            lines.append(line)
     if marks:
         yield True, "\n".join(lines[1:])
     else:
