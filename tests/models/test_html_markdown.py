@@ -27,8 +27,6 @@ from llm_ocr.models.parsers.html import html_to_markdown
         ("x<sup>2</sup> y<sub>i</sub>", "x<sup>2</sup> y<sub>i</sub>"),
         ("<p>See <Table 1> and <Figure 2></p>", "See \\<Table 1> and \\<Figure 2>"),
         ('<td nowrap>a</td><td "b">b</td>', "<table><tr><td>a</td><td>b</td></tr></table>"),
-        ("<html><head>\n<meta charset=utf-8><title>Document</title></head><body>a</body></html>", "a"),
-        ("<head>Part one</head><title>b</title>", "Part one\n\nb"),
         ("<u>a</u><span class=x>b</span><small>c</small><big>d</big>", "abcd"),
         ("<code>f  `x`</code>", "`` f `x` ``"),
         ('<a href="https://example.org/(x)">a</a>', "[a](https://example.org/%28x%29)"),

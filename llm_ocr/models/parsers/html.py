@@ -34,12 +34,6 @@ _CUT = re.compile(
     re.VERBOSE,
 )
 _CUT_NAME = re.compile(r"</?[A-Za-z0-9]{0,15}\Z")
-#: Head of a whole HTML page: nothing in it is shown. Other text between these tags is text of the page.
-_HEAD = re.compile(
-    r"""<head(?:\s[^<>]*+)?>(?:\s|<(?:meta|link|base)\b[^<>]*+>
-        |<(?P<name>title|style|script)(?:\s[^<>]*+)?>[^<]*+</(?P=name)\s*+>)*+</head\s*+>""",
-    re.IGNORECASE | re.VERBOSE,
-)
 _HUGE = re.compile(r"&#(?=[xX]?[0-9a-fA-F]{9})")  # Python refuses numbers with thousands of digits
 _BUDGET = 4  # limit of unsuccessful searches for quotes, in lengths of the text
 
@@ -56,7 +50,6 @@ class HtmlTag:
 
 def html_tokens(text: str) -> Iterator[HtmlTag | str]:
     """Yield tags and text in turn, with entities decoded. Comments are omitted; a tag cut at the end stays a tag."""
-    text = _HEAD.sub("", text, count=1)
     tags = _Tags(text)
     at = done = 0
     while (at := text.find("<", at)) >= 0:
