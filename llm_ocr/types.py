@@ -163,10 +163,12 @@ HTML_ELEMENTS = frozenset(
     }
 )
 
-#: Pattern behind the `<` of a tag. In `a<b and c>d` and `<Table 1>`, the words behind the name are no attributes.
+#: Pattern behind the `<` of a tag. In `a<b and c>d` and `<Table 1>`, the words behind the name are no attributes. The
+#: elements named first have no words of a page as attributes, and models write faulty ones in them.
 IS_TAG = (
     r"(?i:(?!(?!(?:t[dhr]|thead|tbody|tfoot|col|img|input|br|hr|div|span|math)\b)[A-Za-z][A-Za-z0-9]*+\s++"
-    r"(?![\w:-]+\s*=|(?:border|open|reversed|selected)[\s/>]|/?\s*>)[^<>]*>))"
+    r"(?!(?:async|border|checked|compact|defer|disabled|hidden|multiple|open|readonly|required|reversed|selected)[\s/>]"
+    r"|/?\s*>)[^<>=]*>))"
 )
 
 #: Kept in the layout, excluded from the Markdown body.

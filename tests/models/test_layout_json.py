@@ -261,6 +261,7 @@ def test_what_a_model_says_of_a_figure_is_no_text_of_the_page():
     [
         '{"bbox": [3, 3, 9, 9], "category": "Text", "text": "the other half is mis',
         '{"bbox": [3, 3, 9, 9], "category": "Te',
+        '{"bbox": [1, 2',
         f'{{"bbox": [3, 3, 9, 9], "category": "Code", "text": "f("x", {{"y": 1}})"}}, {json.dumps(piece("Lost."))}]',
     ],
 )
@@ -295,7 +296,7 @@ def test_the_same_box_twice_in_a_cut_answer_is_a_loop_and_named():
     assert [block.text for block in parse_json(f"[{one}, {two}]").blocks] == ["One.", "Two."]
     cut = parse_json(f"[{one}, {two}, {{")
     assert [block.text for block in cut.blocks] == ["One."]
-    assert cut.lost == ("1 blocks that repeat another were left out",)
+    assert cut.lost == ("the answer ends within a block", "1 blocks that repeat another were left out")
 
 
 def test_a_fault_elsewhere_does_not_make_a_loop_of_texts():

@@ -201,7 +201,7 @@ NOTATIONS: list[tuple[tuple[str, ...], tuple[str, ...], list[str]]] = [
         TABULAR,
     ),
     (("front-matter",), ("", HEAD), HEADS),
-    (("nanonets", "glm", "hunyuan"), ("",), PLAIN),
+    (("nanonets", "glm", "hunyuan"), ("", "```md\n```\nx\n"), [*PLAIN, "```md\n"]),
 ]
 STRUCTURED: dict[str, Callable[[str], object]] = {
     **READERS,

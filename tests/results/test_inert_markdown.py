@@ -59,6 +59,7 @@ def test_no_word_in_angle_brackets_is_lost():
         for clean in (inert_markdown, safe_markdown):
             shown = clean(f"{before}{said}{behind}").replace("&lt;", "<")
             assert said in shown
+    assert "<Table" not in inert_markdown("see <Table 1>")
 
 
 @pytest.mark.parametrize(

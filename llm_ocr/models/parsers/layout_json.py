@@ -411,7 +411,7 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
     while waiting:
         value, above = waiting.pop()
         value = (_row(value) if isinstance(value, list) else None) or value
-        if isinstance(value, list) and above.text is None:
+        if isinstance(value, list) and above.text is None and any(isinstance(part, dict) for part in value):
             between += [part for part in value if isinstance(part, str) and not _FENCE.fullmatch(part)]
         within = value.values() if isinstance(value, dict) else value
         inner = [part for part in within if isinstance(part, dict | list)]
@@ -435,20 +435,20 @@ def _read(text: str, *, texts: bool) -> tuple[list[_Piece], list[str], Parsed | 
     if outside:
         lost.append(MOST_UNREAD if 2 * len(outside) > len(body) else "text outside of the JSON was left out")
     begun = found.cut_object or {}
+    holds = any(isinstance(part, dict | list) for part in begun.values())  # the list of blocks: only its brace is cut
+    cut = lacks = found.cut_object is not None and (last is begun or not holds)
     if last is not None and last is begun:
         # A piece at the cut stays if it has a text, or a whole label and box where no text is expected.
         end = pieces[-1]
         named = bool(end.label) and found.cut_key not in _LABEL_KEYS
         whole = named and len(end.box) == 4 and (not texts or kind_of(end.label) is BlockKind.FIGURE)
-        if not (end.text or whole):
-            pieces.pop()
-        if found.cut_key or not (end.text or whole):
-            lost.append(_CUT)
-    elif any(key in begun for key in _LABEL_KEYS):
+        pieces = pieces if end.text or whole else pieces[:-1]
+        lacks = bool(found.cut_key) or not (end.text or whole)
+    if lacks:
         lost.append(_CUT)
     if not pieces and not lost and (found.cut or any(found.values)):
         lost.append("the answer ends before the first block is whole" if found.cut else "JSON without any block")
-    return _without_doubles(pieces, found.cut_object is not None, lost), lost, None
+    return _without_doubles(pieces, cut, lost), lost, None
 
 
 def _row(value: list[Any]) -> dict[str, Any] | None:

@@ -231,15 +231,16 @@ def unwrapped(text: str) -> str:
         return text
     inside = lines[begin + 1 :]
     bare: list[int] = []  # fences that neither have a language, nor close one that has
-    nested = False
+    nested, last = False, -1  # `last` is the last line that is not blank
     for number, line in enumerate(inside):
         fence = line.casefold().replace(" ", "").strip()
         if fence == "```" and not nested:
             bare.append(number)
-        elif fence in _WRAPPERS and len(bare) % 2 and not "".join(inside[bare[-1] + 1 : number]).strip():
+        elif fence in _WRAPPERS and mark in _WRAPPERS and len(bare) % 2 and last == bare[-1]:
             inside[bare.pop()] = inside[number] = ""  # the next page
         elif fence.startswith("```"):
             nested = fence != "```"
+        last = number if fence else last
     # If their number is odd, the last one closes a fence around Markdown, and the others are those of code.
     end = bare[0] if bare else None
     if mark in _WRAPPERS and len(bare) > 1:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_ocr.results.markdown import map_prose, target_id
 from llm_ocr.results.sanitizing import DEEPEST, TAGS
+from llm_ocr.types import IS_TAG
 from llm_ocr_outputs.places import MARK, Unsupported, joined_ranges, with_marks
 from llm_ocr_outputs.viewer.index import PIECES
 
@@ -106,7 +107,7 @@ def _memory(env: Any, name: str) -> dict[Any, Any]:
 LONGEST = 200_000
 
 _OURS = TAGS | {"a", "blockquote", "pre", "code", "del"}
-_FOREIGN = re.compile(rf"<(?!/?(?:{'|'.join(sorted(TAGS))})(?=[\s/>]))", re.IGNORECASE)
+_FOREIGN = re.compile(rf"<(?!/?{IS_TAG}(?:{'|'.join(sorted(TAGS))})(?=[\s/>]))", re.IGNORECASE)
 _OWN = re.compile(r"<(span|div)(?=[\s/>])[^>]*(?:>|\Z)", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _BLANK = re.compile(r"\n(?=[ \t]*\n)")
