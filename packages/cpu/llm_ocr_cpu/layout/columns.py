@@ -1,6 +1,5 @@
 """Find the columns and the reading order of a page."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -369,9 +368,7 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
         edges = narrow if large else edges
     others = [False] * (len(regions) + len(rules))
     lower = [line.text[:1].islower() for line in lines] + others
-    listed = [
-        has_bullet(line.text) or _is_entry(line.text) or bool(_DASHED.match(line.text)) for line in lines
-    ] + others
+    listed = [has_bullet(line.text) or _is_entry(line.text) for line in lines] + others
     mono = [line.mono and "://" not in line.text for line in lines] + others
     drawn = [line.drawn for line in lines] + [-1] * len(others)
     return Sheet(
@@ -386,10 +383,6 @@ def make_sheet(lines: Sequence[Line], regions: Sequence[Box], rules: Sequence[Bo
         narrow,
         measures.noisy,
     )
-
-
-#: Item of a list with a dash, as on slides: no number, and no dash for an empty cell.
-_DASHED = re.compile(r"[-\u2013\u2014] [^\W\d_]{2}")
 
 
 def _is_entry(text: str) -> bool:
