@@ -804,14 +804,6 @@ def test_a_row_over_the_rest_of_a_sentence_is_a_running_header():
     assert page_blocks(sentence, [])[0].text == f"Rivers of the north rise late {rest}"
 
 
-def test_small_line_below_the_title_is_no_header():
-    text = [item for n in range(5) for item in paragraph(prose(n), 50, 90 + 110 * n, 400)]
-    title, date = line("Line 42: Harbor to University", 50, 35, size=15), line("From 14 December", 50, 62, size=8)
-    found = kinds(page_blocks(page([title, date, *text]), []))
-    assert [words for _, words in found[:2]] == [title.text, date.text] and found[1][0] != "header"
-    assert kinds(page_blocks(page([date, *text]), []))[0][0] == "header"
-
-
 @pytest.mark.parametrize("address", [False, True])
 def test_one_line_footnote_above_page_number_is_no_footer(address: bool):
     text = [item for n in range(5) for item in paragraph(prose(n), 50, 60 + 110 * n, 400)]

@@ -254,8 +254,7 @@ def _edge(lines: Sequence[Line], rules: Sequence[Box], measures: Measures, top: 
         zone = _NUMBERED if deep else _RECURRING if ruled or _recurs(row) else _ZONE
         if depth > zone:
             break
-        titled = top and any(other.size > _LARGEST * measures.body for other in rows[:index] if other not in found)
-        outer = not titled and depth <= (_ZONE if found and found[-1] is rows[index - 1] else _OUTER)
+        outer = depth <= (_ZONE if found and found[-1] is rows[index - 1] else _OUTER)
         after = inner.lines[0].text if top and inner is not None else ""
         if not top and inner is not None and _is_below_heading(row, inner, gap, measures):
             break
