@@ -32,8 +32,6 @@ OLD_OCR = 0.03
 FEW = 30
 #: Share of unreadable characters of a text layer above which OCR reads the page too, and its least confidence.
 _UNREADABLE, _LEGIBLE = 0.05, 0.55
-#: Share of characters that their fonts do not name, and OCR does not read, above which the text is not to be trusted.
-_UNNAMED = 0.02
 #: Confidence of a word, by its least sure character, up to which it is a guess; the share of right words rises evenly
 #: above it. Of 8,600 words of 25 scans, 3 % are right below 0.4, 34 % at 0.55, 70 % at 0.75, and 92 % at 0.9.
 _GUESSED = 0.4
@@ -92,12 +90,8 @@ def _read(page: Page, recogniser: GetRecogniser, *, text_layer: bool, layout_mod
                     attempt = _by_text_layer(shown, pictures)
                 unread = []
             better = _better_by_ocr(page, read, attempt, recogniser, lacking=unread, layout_model=layout_model)
-            unnamed = min(_doubtful(content), _doubtful(read)) > _UNNAMED * sum(
-                len(line.text) for line in content.lines
-            )
-            if better is None and (unnamed or _unknown(read) > _unknown(content)):
-                wrongly = "does not name some characters" if unnamed else "names its characters wrongly"
-                detail = f"a font of the page {wrongly}, and OCR could not read some of its words"
+            if better is None and _unknown(read) > _unknown(content):
+                detail = "a font of the page names its characters wrongly, and OCR could not read some of its words"
                 better = replace(attempt, status=Status.DEGRADED, reason=Reason.LOW_QUALITY, detail=detail)
             return replace(better or attempt, probe=probe, reread=_replaced_words(content, read))
     from PIL import Image
@@ -263,11 +257,6 @@ def _replaced_words(content: PageContent, read: PageContent) -> tuple[tuple[Box,
 def _unknown(content: PageContent) -> int:
     """Return the number of characters without a meaning in words; a list marker may be one."""
     return sum(word.text.count(UNKNOWN) for line in content.lines for word in line.words if len(word.text) > 1)
-
-
-def _doubtful(content: PageContent) -> int:
-    """Return the number of characters that their fonts do not name."""
-    return sum(len(word.doubtful) for line in content.lines for word in line.words)
 
 
 def _unread_lines(page: Page, content: PageContent, attempt: Attempt) -> list[tuple[Box, float]]:

@@ -258,22 +258,6 @@ def test_signs_within_words_are_doubtful_as_ligatures(text, doubtful):
     assert with_doubtful_signs(PageContent(300, 400, (program,))).lines == (program,)
 
 
-@pytest.mark.parametrize(("unnamed", "status"), [(1, Status.OK), (6, Status.DEGRADED)])
-def test_glyphs_without_names_that_ocr_cannot_read_are_told(monkeypatch, unnamed, status):
-    class Unknowing(Ocr):
-        def reread(self, pixels, content, fonts):
-            return content
-
-    letters = "नगर निगम ने इस वर्ष नए विद्यालय खोले"
-    words = tuple(Word(word, BOX, doubtful=(0,) if at < unnamed else ()) for at, word in enumerate(letters.split()))
-    lines = tuple(
-        Line(letters, Box(20, 10 + 15 * row, 280, 20 + 15 * row), 10.0, words if row == 0 else ()) for row in range(4)
-    )
-    monkeypatch.setattr(ocr, "available", lambda: True)
-    attempt = read_page(read_from(PageContent(300, 400, lines)), Unknowing(probe=None), text_layer=True)
-    assert (attempt.status, attempt.source) == (status, "text-layer")
-
-
 @needs_ocr
 @pytest.mark.parametrize(("known", "source"), [(20, "text-layer"), (2, "ocr")])  # lines of 20 that the layer has
 def test_clear_ocr_replaces_a_mostly_unreadable_layer(known, source):
