@@ -239,13 +239,13 @@ class Line:
     italic: bool = False
     mono: bool = False
     stacked: bool = False  # vertical Chinese or Japanese: upright letters, one below the other
-    watermark: bool = False  # large text at an angle to the page's edges
     recurs: bool = False  # the same text, without digits, is at the same place on an adjacent page
     confidence: float = 1.0  # OCR only, 0..1
     scripts: tuple[Script, ...] = ()  # from left to right
     parts: tuple[Word, ...] = ()  # the words' parts of one size and baseline, if a word has several; from left to right
     drawn: int = -1  # place in the order in which the file draws its text; -1: unknown, as in OCR
     tag: int = -1  # place of its block in `PageContent.tags`; -1: none
+    watermark: bool = False  # large text at an angle to the other text
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,6 @@ _is_unnamed = _bound(pdfium.FPDFText_HasUnicodeMapError, _INT, _POINTER, _INT)
 _is_hyphen = _bound(pdfium.FPDFText_IsHyphen, _INT, _POINTER, _INT)
 _matrix = _bound(pdfium.FPDFText_GetMatrix, _INT, _POINTER, _INT, _POINTER)
 _ink_box = _bound(pdfium.FPDFText_GetCharBox, _INT, _POINTER, _INT, _POINTER, _POINTER, _POINTER, _POINTER)
-_angle = _bound(pdfium.FPDFText_GetCharAngle, ctypes.c_float, _POINTER, _INT)
 _origin = _bound(pdfium.FPDFText_GetCharOrigin, _INT, _POINTER, _INT, _POINTER, _POINTER)
 _font_size = _bound(pdfium.FPDFText_GetFontSize, ctypes.c_double, _POINTER, _INT)
 _font = _bound(pdfium.FPDFTextObj_GetFont, _POINTER, _POINTER)
@@ -192,10 +191,14 @@ def _mark_letters(handle: int, frame: Frame, codes: Ints, bounds: npt.NDArray[np
     letters &= (codes[places] != 0xAD) | (np.minimum(widths, heights) > _NO_HYPHEN * line)
     # An accent is on its letter.
     letters &= (codes[places] < _MARKS[0]) | (codes[places] > _MARKS[-1]) | (ink[:, 0] > bounds[places - 1, 2] - lower)
+    matrix = np.zeros(6, np.float32)
     for number in np.nonzero(letters)[0].tolist():
         at, (left, right, bottom, top) = int(places[number]), ink[number].tolist()
+        if not _text_object(handle, at) or _is_unnamed(handle, at) == 1:
+            continue
         # The box around a space at an angle, as in a watermark, is no letter, and has the ink of the text below it.
-        if not _text_object(handle, at) or _is_unnamed(handle, at) == 1 or abs(math.sin(2 * _angle(handle, at))) > 0.2:
+        _matrix(handle, at, matrix.ctypes.data)
+        if abs(math.sin(2 * math.atan2(matrix[1], matrix[0]))) > 0.2:
             continue
         shown = _shown(np.array([[left, top, right, bottom]]), frame)[0] * scale
         x0, y0, x1, y1 = shown.clip(0, max(gray.shape)).round().astype(int).tolist()
@@ -494,15 +497,15 @@ def _looks(
     narrow = (widest < _NARROW * size) & (widest > 0) & (angles % 90 == 0)
     if strange.any() or narrow.any():
         kinds: Floats = np.column_stack((used, np.round(10 * em), angles)).astype(np.float64)
-        unlike = _within(codes[starts], (*_RTL, *_CJK))
-        _even_out(size, em, np.unique(kinds[strange | narrow], axis=0), kinds, starts, boxes, unlike)
+        rtl, cjk = _within(codes[starts], _RTL), _within(codes[starts], _CJK)
+        _even_out(size, em, np.unique(kinds[strange | narrow], axis=0), kinds, starts, boxes, rtl, cjk)
     looks = np.column_stack((np.round(size * 100).astype(np.int64), angles, faces))
     x, y = origins.T
     return looks, np.column_stack((a * x + c * y + e, b * x + d * y + f)), used, families
 
 
 def _even_out(
-    size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts: Ints, boxes: Floats, unlike: Bools
+    size: Floats, em: Floats, doubtful: Floats, kinds: Floats, starts: Ints, boxes: Floats, rtl: Bools, cjk: Bools
 ) -> None:
     """Set one size for the stretches of a font whose boxes are those of its glyphs, or are too high.
 
@@ -515,7 +518,8 @@ def _even_out(
         kinds: The same of all stretches.
         starts: First characters of the stretches.
         boxes: Boxes of all characters.
-        unlike: Whether the stretches are of letters unlike Latin ones: from right to left, or as wide as high.
+        rtl: Whether the stretches are of right-to-left letters.
+        cjk: Whether they are of Chinese, Japanese, or Korean characters.
     """
     ends = np.append(starts[1:], len(boxes))
     for kind in doubtful:
@@ -527,10 +531,11 @@ def _even_out(
             continue
         low, tall, middle = (float(part) for part in (*np.percentile(high, (20, 85)), np.median(wide)))
         nominal = float(em[members[0]])
-        other = unlike[members].mean() > 0.5
-        least, most = (0.15, 2.2) if other else (0.5, 2)  # dots of Arabic letters, and ideographs as wide as high
+        is_rtl, is_cjk = rtl[members].mean() > 0.5, cjk[members].mean() > 0.5
+        # Arabic letters have dots, and ideographs are as wide as high.
+        least, most = 0.15 if is_rtl else 0.5, 2.2 if is_cjk else 2
         plausible = least * _WIDE < middle / max(nominal, 1e-6) < most * _WIDE
-        if plausible and other:
+        if plausible and (is_rtl or is_cjk):
             size[members] = nominal  # Arabic letters are high, or have boxes of their own, as `一` has
         elif middle < _NARROW * low:
             if plausible:

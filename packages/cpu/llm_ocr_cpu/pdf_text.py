@@ -95,7 +95,7 @@ def _spaces(glyphs: Glyphs) -> Bools:
     spaced = glyphs.spaced.copy()
     gap = (glyphs.u0[1:] - glyphs.u1[:-1]) / glyphs.size[1:]
     beside = (np.abs(np.diff(glyphs.base)) < 0.05 * glyphs.size[1:]) & (np.abs(gap) < 0.25)
-    square = np.array(["\u2e80" <= text < "\uac00" for text in glyphs.texts])  # ideographs have room at their sides
+    square = np.array(["\u2e80" <= text < "\ua000" for text in glyphs.texts])  # ideographs have room at their sides
     too_many = spaced.mean() > _MOST_SPACED
     within = beside if too_many else beside & ~spaced[1:]
     usual = float(np.median(gap[within])) if within.any() else 0.0
@@ -585,6 +585,8 @@ _MOST_PARTS = 20
 #: Opening brackets and quotes; both kinds with their counterparts.
 _OPENING = "([{«‹"
 _MIRRORED = dict(zip("([{«‹)]}»›", ")]}»›([{«‹", strict=True))
+#: Signs at the end of a sentence or a part of it.
+_ENDS = frozenset(".,;:!?،؛؟")
 
 
 def page_content(
@@ -648,10 +650,11 @@ def _lines(glyphs: Glyphs, *, scripts: bool) -> tuple[Line, ...]:
         by_turn.setdefault(segment.turn, []).append(segment)
     compose = _Composer(glyphs, words, scripts)
     large, long = _WATERMARK[0] * float(np.median(glyphs.size)), _WATERMARK[1] * float(np.ptp(glyphs.boxes[:, ::2]))
+    usual = int(np.bincount(glyphs.turn).argmax())  # of a tilted page or a slanted poster not a multiple of 90
     lines = [
         replace(
             compose.line(segment),
-            watermark=segment.turn % 90 != 0 and segment.size > large and segment.u1 - segment.u0 > long,
+            watermark=10 < (segment.turn - usual) % 90 < 80 and segment.size > large and segment.u1 - segment.u0 > long,
         )
         for segments in by_turn.values()
         for segment in with_drop_capitals(words, joined_over_gaps(words, segments))
@@ -857,8 +860,12 @@ class _Composer:
         for at, index in enumerate(order):
             if self._texts[index] not in _MIRRORED or inside[at]:
                 continue
-            opening = self._touches(index, order[at + 1 : at + 1 + _MOST_PARTS])
-            if opening == self._touches(index, order[max(0, at - _MOST_PARTS) : at]):
+            behind = order[at + 1 : at + 1 + _MOST_PARTS]
+            opening = self._touches(index, (part for part in behind if not _ENDS.issuperset(self._texts[part])))
+            # The full stop of a sentence is behind a closing bracket.
+            closing = self._touches(index, order[max(0, at - _MOST_PARTS) : at])
+            closing |= not opening and self._touches(index, behind[:1])
+            if opening == closing:
                 unsure.append(index)
             elif opening == (self._texts[index] in _OPENING):
                 votes += 1
