@@ -6,7 +6,7 @@ only by the newest generation that contains the item. The marker follows the fil
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
@@ -158,9 +158,9 @@ class AssembleJob:
         """Read the page rows of one unit of an item."""
         return published_pages(self.workspace, self.extracted(unit), images, item.unit(unit))
 
-    def descriptions(self, units: Iterable[str]) -> dict[str, FigureRecord]:
-        """Read Describe's rows of these units, by figure id."""
-        return published_figures(self.workspace, map(self.described, units))
+    def descriptions(self, chosen: Mapping[str, str]) -> dict[str, FigureRecord]:
+        """Read Describe's rows of the pages, given with the units of their effective rows, by figure id."""
+        return published_figures(self.workspace, map(self.described, dict.fromkeys(chosen.values())), chosen)
 
     def expected(self, item: Item) -> int:
         """Return the number of pages of the item. A page that was read again counts once."""
@@ -260,7 +260,7 @@ def assemble_item(job: AssembleJob, item: Item) -> list[Status]:
             f"{job.workspace.url}: item {item.name} has {len(chosen)} rows for {plural(expected, 'page')}",
             hint="This is a bug of llm-ocr, or a manual change of the workspace: please report it.",
         )
-    descriptions = job.descriptions(dict.fromkeys(chosen.values()))
+    descriptions = job.descriptions(chosen)
     names: dict[str, list[str]] = {}  # file names of each document, without repetition
     for part in item.parts:
         paths = (job.names.of(part.document_id, path) for path in paths_of(part))

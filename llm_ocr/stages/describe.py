@@ -172,13 +172,14 @@ def publish_units_without_figures(workspace: Workspace, stage: str, source: str,
         mode: The mode of its descriptions.
     """
     planned, left = PlannedUnits(workspace), 0
-    for place in planned.without_marker(DESCRIBE, key):
+    missing = planned.without_marker(DESCRIBE, key)
+    superseded = superseded_figures(workspace, stage, source) if missing else {}
+    for place in missing:
         unit = planned.name(place)
-        marker = standing_marker(workspace, stage, source, unit)
-        again = marker.summary.extra.superseded
-        worse = sum(count for by, _, count in (again.figures if again else ()) if by == unit)
-        if marker.figures.expected > worse:
-            left += marker.figures.expected - worse
+        figures = standing_marker(workspace, stage, source, unit).figures.expected
+        figures -= sum(superseded.get(unit, {}).values())
+        if figures > 0:
+            left += figures
         else:
             pages = pages_of_figures(workspace, stage, source, unit)[1]
             rows = [superseded_row(one, page.page_id, page.document_id, mode) for page in pages for one in page.figures]
@@ -349,4 +350,5 @@ def _earlier(
         for row in pages_of_figures(workspace, stage, source, name)[1]
         if again.get(row.page_id) == name
     ]
-    return rows, published_figures(workspace, (standing_marker(workspace, DESCRIBE, key, name) for name in older))
+    described = (standing_marker(workspace, DESCRIBE, key, name) for name in older)
+    return rows, published_figures(workspace, described, again)

@@ -284,7 +284,7 @@ def _documents(source: AssembleJob, item: Item) -> Documents:
     """Read the documents of an item: the effective rows of their pages with the assembled text, without images."""
     pages = partial(source.pages, item)
     chosen = choose(item.unit_ids, item.documents, pages, source.extracted)
-    descriptions = source.descriptions(dict.fromkeys(chosen.values()))
+    descriptions = source.descriptions(chosen)
     rows = chosen_rows(item.layers, chosen, pages, images=Images.NONE)
     found: dict[str, list[PageText]] = {part.document_id: [] for part in item.parts}
     for page in finished_pages(rows, descriptions, images=Images.NONE):

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from llm_ocr.config.environment import environment
 from llm_ocr.config.groups import (
     SERVER,
+    VLLM,
     FollowSettings,
     Group,
     InputSettings,
@@ -350,12 +351,12 @@ def describe_options(workspace: Workspace, key: str = "") -> str:
         key: The key of Describe. By default the newest.
     """
     about = key_settings(workspace, DESCRIBE, newest_key(workspace, DESCRIBE, key) or "")
-    pages = key_settings(workspace, EXTRACT, str(about.get("extract"))).get("reader", {})
-    reader = about.get("reader", {})
-    usual = reader.get("mode") == "describe" and not reader.get("own_prompt") and not about.get("known")
-    if not reader or not pages or (usual and reader.get("model") == pages.get("model")):
+    if about.get("reader", {}).get("engine") != "model":
         return ""
-    return f" {Repair('', {}, described_with(about)).text}"
+    options = described_with(about)
+    if extract_origin(workspace)[0].remembered.get("engine") == VLLM:  # the command starts the server
+        del options["server_url"]
+    return f" {Repair('', {}, options).text}"
 
 
 def described_with(about: Mapping[str, Any]) -> dict[str, Any]:

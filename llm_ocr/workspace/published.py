@@ -19,7 +19,7 @@ from llm_ocr.results.figure_text import enriched_page
 from llm_ocr.results.images import boxes_image
 from llm_ocr.results.sanitizing import inert_page
 from llm_ocr.results.schema import Images, fields_from_parquet, figures_from_parquet, iter_pages
-from llm_ocr.types import FieldsRecord, FigureRecord, PageRecord, Status, Unit, page_id, plural
+from llm_ocr.types import FieldsRecord, FigureRecord, PageRecord, Reason, Status, Unit, page_id, plural
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.generations import Kind, generations, units_of
 from llm_ocr.workspace.items import Item
@@ -133,8 +133,15 @@ def published_pages(workspace: Workspace, marker: Marker, images: Images, unit: 
         raise data_damaged(workspace, marker, f"incomplete ({count} rows for {plural(marker.counts.expected, 'page')})")
 
 
-def published_figures(workspace: Workspace, markers: Iterable[Marker]) -> dict[str, FigureRecord]:
+def published_figures(
+    workspace: Workspace, markers: Iterable[Marker], chosen: Mapping[str, str] | None = None
+) -> dict[str, FigureRecord]:
     """Return Describe's rows of the units by figure id, in the current form. Units without figures are not read.
+
+    Args:
+        workspace: the workspace.
+        markers: Describe's markers of the units.
+        chosen: the unit of each page's effective row. A figure of another reading of the page may have the same id.
 
     Raises:
         StorageError: the data could not be read.
@@ -145,7 +152,12 @@ def published_figures(workspace: Workspace, markers: Iterable[Marker]) -> dict[s
         if len(records) != marker.figures.expected:
             figures = plural(marker.figures.expected, "figure")
             raise data_damaged(workspace, marker, f"incomplete ({len(records)} rows for {figures})")
-        found |= {record.figure_id: current_form(record) for record in records}
+        found |= {
+            record.figure_id: current_form(record)
+            for record in records
+            if record.reason is not Reason.GIVEN_UP  # of a reading that does not count
+            and (chosen is None or chosen.get(record.page_id) == marker.unit)
+        }
     return found
 
 

@@ -262,7 +262,7 @@ def _chosen_now(
     retries = (units_of(workspace, generation) for generation in found if generation.kind is Kind.RETRY)
     retried = {part.document_id for units in retries for unit in units for part in unit.parts}
     known: set[str] = set()  # lines of the user's list
-    waiting = 0  # pages of an unfinished repair with the same settings
+    unfinished: set[int] = set()  # repairs with the same settings
     state = _State()
     for item, unit in _units_with_items(workspace, found):
         found_marker = markers.get(unit.id)
@@ -281,7 +281,7 @@ def _chosen_now(
             for page in repeated - older:
                 state.chosen.pop(page, None)
             if unit.generation in earlier and unit.id not in done:
-                waiting += sum(len(part.pages) for part in unit.parts)
+                unfinished.add(unit.generation)
             elif unit.generation in earlier:
                 state.tried |= repeated - {row.page_id for row in rows if not _answered(row)}
         else:
@@ -298,7 +298,8 @@ def _chosen_now(
         selection.named.check(known)
     left = [page for page in state.chosen if page not in state.tried]
     left.sort(key=lambda page: state.chosen[page].badness)
-    most = None if selection.most is None else max(0, selection.most - waiting)
+    planned = sum(one.expected for one in found if one.number in unfinished)
+    most = None if selection.most is None else max(0, selection.most - planned)
     state.chosen = {page: state.chosen[page] for page in left[:most]}
     return state
 

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import bad_documents as bad
+import pypdfium2
 import pytest
 from running import FRUGAL, FRUGALLY, cli, published, said, status_of
 
@@ -125,10 +126,22 @@ def test_rows_that_were_not_copied_are_read_again(folder):
     assert (status_of(folder / "out")["pages"], figures(folder)) == (before, Counts(FIGURES, FIGURES))
 
 
-def test_documents_added_later_keep_all_descriptions(folder):
-    """The CPU engine read the pages, and a model described the figures: the next steps name the model."""
-    (folder / "added.pdf").write_bytes(bad.text_pdf(*bad.good_pages("added", 1)))
-    run = cli("run", "added.pdf", "-w", "out", *FRUGAL, cwd=folder)
+def test_documents_added_later_keep_all_descriptions(folder, examples):
+    """The CPU engine read the pages, and a model described the figures: it is needed only for figures that are new."""
+
+    def texts_with_descriptions() -> int:
+        return (folder / "out/documents/paper.pdf.md").read_text().count("A first answer")
+
+    (folder / "words.pdf").write_bytes(bad.text_pdf(*bad.good_pages("words", 1)))
+    run = cli("run", "words.pdf", "-w", "out", *FRUGAL, cwd=folder)
+    assert run.returncode == 0, said(run)
+    assert (folder / "out/documents/words.pdf.md").exists()
+    assert texts_with_descriptions() == FIGURES - 1
+
+    one = pypdfium2.PdfDocument.new()
+    one.import_pages(pypdfium2.PdfDocument(examples / "paper.pdf"), [1])
+    one.save(folder / "chart.pdf")
+    run = cli("run", "chart.pdf", "-w", "out", *FRUGAL, cwd=folder)
     assert run.returncode == 1, said(run)
     described, assembled = (cli(stage, "-w", "out", cwd=folder) for stage in ("describe", "assemble"))
     extracted = cli("extract", "-w", "out", *FRUGAL, cwd=folder)
@@ -139,11 +152,25 @@ def test_documents_added_later_keep_all_descriptions(folder):
     with serving(folder, {"": chart("An answer")}) as server:
         described = cli(*command.replace("URL", server.url).split(), cwd=folder)
         assert described.returncode == 3, said(described)  # the figure that failed before
-        assert not server.log()["requests"]
+        assert len(server.log()["requests"]) == 2  # of the new document
     assembled = cli("assemble", "-w", "out", cwd=folder)
     assert assembled.returncode == 0, said(assembled)
-    assert (folder / "out/documents/paper.pdf.md").read_text().count("A first answer") == FIGURES - 1
-    assert (folder / "out/documents/added.pdf.md").exists()
+    assert texts_with_descriptions() == FIGURES - 1
+    assert "An answer" in (folder / "out/documents/chart.pdf.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_figure_has_the_description_of_its_own_reading(examples, tmp_path):
+    """A unit may have pages of both kinds: one that a repair has replaced, and others that count."""
+    run = llm_ocr.extract(examples / "paper.pdf", workspace=tmp_path / "out", pages_per_unit=16, **FRUGALLY)
+    (tmp_path / "pages.txt").write_text(next(page.page_id for page in run.pages(images=False) if page.figures))
+    other = ("--text-layer", "never", "--image-size", "1200", "--pages-from", "pages.txt")
+    assert cli("repair", "-w", "out", *FRUGAL, *other, cwd=tmp_path).returncode == 0
+    with serving(tmp_path, {}) as server:
+        described = describe(tmp_path, server, describe_mode="describe")
+    assert described.status.figures == Counts(FIGURES, FIGURES)
+    assert cli("assemble", "-w", "out", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "out/documents/paper.pdf.md").read_text().count("**Figure description:**") == FIGURES
 
 
 def test_a_copied_page_is_no_second_reading(folder):

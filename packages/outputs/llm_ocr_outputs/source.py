@@ -147,13 +147,14 @@ class AssembledRows:
             StorageError: data could not be read.
         """
         pages = partial(self._pages, item)
+        chosen: dict[str, str] | None = None
         if item.newer:
             chosen = choose(item.unit_ids, item.documents, pages, self._extracted)
             rows, units = chosen_rows(item.layers, chosen, pages, images=images), dict.fromkeys(chosen.values())
         else:  # all rows are effective, and one pass is enough
             units = dict.fromkeys(item.unit_ids)
             rows = (record for unit in units for record in pages(unit, images))
-        figures = published_figures(self._workspace, map(self._described, units))
+        figures = published_figures(self._workspace, map(self._described, units), chosen)
         wanted = Images.FIGURES if images is Images.FIGURES else Images.NONE
         yield from finished_pages(rows, figures, images=wanted)  # never ALL: no boxes are needed
 
