@@ -39,8 +39,8 @@ from llm_ocr.types import Figure, FigureRecord, PageRecord, Reason, Status, Unit
 from llm_ocr.workspace import Workspace
 from llm_ocr.workspace.keys import DESCRIBE, Claim, key_settings, newest_key
 from llm_ocr.workspace.publish import Marker, find_marker, publish, read_data, standing_marker
-from llm_ocr.workspace.published import published_figures, superseded_figures
-from llm_ocr.workspace.status import figures_to_describe
+from llm_ocr.workspace.published import published_figures
+from llm_ocr.workspace.status import figures_to_describe, superseded_figures
 from llm_ocr.workspace.summaries import figures_summary
 
 #: Descriptions kept for repeated figures (logos, repeated charts). Each takes a few hundred bytes.

@@ -21,10 +21,9 @@ from llm_ocr.results.sanitizing import inert_page
 from llm_ocr.results.schema import Images, fields_from_parquet, figures_from_parquet, iter_pages
 from llm_ocr.types import FieldsRecord, FigureRecord, PageRecord, Reason, Status, Unit, page_id, plural
 from llm_ocr.workspace import Workspace
-from llm_ocr.workspace.generations import Kind, generations, units_of
 from llm_ocr.workspace.items import Item
 from llm_ocr.workspace.keys import EXTRACT, FIELDS
-from llm_ocr.workspace.publish import Marker, data_damaged, find_marker, iter_markers, read_data
+from llm_ocr.workspace.publish import Marker, data_damaged, find_marker, read_data
 from llm_ocr.workspace.summaries import kept_pages
 
 _log = logging.getLogger(__name__)
@@ -158,25 +157,6 @@ def published_figures(
             if record.reason is not Reason.GIVEN_UP  # of a reading that does not count
             and (chosen is None or chosen.get(record.page_id) == marker.unit)
         }
-    return found
-
-
-def superseded_figures(workspace: Workspace, stage: str, key: str) -> dict[str, dict[str, int]]:
-    """Return the number of figures on superseded rows of pages that were read again, by the row's unit and page.
-
-    Only markers of retries are read. A superseded row never counts again.
-
-    Args:
-        workspace: the workspace.
-        stage: the stage of the pages.
-        key: its key.
-    """
-    found: dict[str, dict[str, int]] = {}
-    retries = (one for one in generations(workspace) if one.kind is Kind.RETRY)
-    units = {unit.id for generation in retries for unit in units_of(workspace, generation)}
-    for marker in iter_markers(workspace, stage, key, units) if units else ():
-        for unit, page, count in marker.summary.extra.superseded.figures if marker.summary.extra.superseded else ():
-            found.setdefault(unit, {})[page] = count
     return found
 
 

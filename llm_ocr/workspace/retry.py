@@ -37,7 +37,8 @@ from llm_ocr.workspace.keys import DESCRIBE, EXTRACT
 from llm_ocr.workspace.plan import SMALL_PLAN, id_by_content, planned_among
 from llm_ocr.workspace.planned import PlannedDocument, place_of
 from llm_ocr.workspace.publish import Marker, attempt_id, iter_markers, publish, read_data, standing_marker
-from llm_ocr.workspace.published import published_figures, superseded_figures
+from llm_ocr.workspace.published import published_figures
+from llm_ocr.workspace.status import superseded_figures
 from llm_ocr.workspace.summaries import LOW_QUALITY, RANKS, Summary, bin_of, kept_pages, pages_summary
 
 #: Opens a document again and counts its pages, with the currently known passwords.

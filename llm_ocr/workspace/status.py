@@ -37,7 +37,6 @@ from llm_ocr.workspace.keys import (
 )
 from llm_ocr.workspace.metrics import Records, Spending, hours_cost, total_cost
 from llm_ocr.workspace.publish import check_conserved, done_units, iter_markers, objects
-from llm_ocr.workspace.published import superseded_figures
 from llm_ocr.workspace.summaries import (
     BINS,
     LOW_QUALITY,
@@ -519,6 +518,25 @@ def _sum(
         if len(total.examples) < _MOST_CANDIDATES:
             total.examples += [(unit, example) for example in summary.examples]
     return total
+
+
+def superseded_figures(workspace: Workspace, stage: str, key: str) -> dict[str, dict[str, int]]:
+    """Return the number of figures on superseded rows of pages that were read again, by the row's unit and page.
+
+    Only markers of retries are read. A superseded row never counts again.
+
+    Args:
+        workspace: the workspace.
+        stage: the stage of the pages.
+        key: its key.
+    """
+    found: dict[str, dict[str, int]] = {}
+    retries = (one for one in generations(workspace) if one.kind is Kind.RETRY)
+    units = {unit.id for generation in retries for unit in units_of(workspace, generation)}
+    for marker in iter_markers(workspace, stage, key, units) if units else ():
+        for unit, page, count in marker.summary.extra.superseded.figures if marker.summary.extra.superseded else ():
+            found.setdefault(unit, {})[page] = count
+    return found
 
 
 def figures_to_describe(
