@@ -201,7 +201,6 @@ class ServerPool:
         self._counts: Counter[str] = Counter()  # by fields of `Load`
         self._busy_since: float | None = None  # start of the time with only 429 and 503 responses
         self._busy_said: float | None = None  # the last such start that was reported
-        self._refusing: set[int] = set()  # numbers of the servers that refused a request, as reported
         self._refused, self._refusal = 0, ""  # number of requests that servers rejected as such, and the last reason
         self._closing: asyncio.Task[None] | None = None
         self.simulated = False  # whether a request was sent to the simulator, whose answers are made up
@@ -320,9 +319,6 @@ class ServerPool:
         except RequestRefused as refused:
             self._busy_since = None
             if refused.status != 200 and self._has_another(service, request):  # 200: an answer that was paid
-                if service.number not in self._refusing:
-                    self._refusing.add(service.number)
-                    self._say(f"{refused.args[0]}; another server gets the requests that this one refuses")
                 return None
             if not refused.too_long:
                 self._refused, self._refusal = self._refused + 1, str(refused.args[0])
@@ -360,7 +356,6 @@ class ServerPool:
         A server that fails each request is always the least loaded, so that most pages would fail at it alone.
         """
         request.failed_at.add(service.number)
-        self._suspects.clear(request)  # it has ended without a death; a suspect would wait for the same server
         return any(other.number not in request.failed_at for other in self._places.services)
 
     def _busy(self, service: ServerSession, request: Request, busy: ServerBusy) -> None:

@@ -108,11 +108,6 @@ def _first(requests: list[Request]) -> Request:
     return min(requests, key=lambda request: request.ticket)
 
 
-#: Requests, refused or lost by a server, that younger ones may overtake. A server that fails each request at once would
-#: otherwise take all pages of the plan into memory.
-_OVERTAKEN = 64
-
-
 class RequestScheduler:
     """Queue that places waiting requests in the least loaded window; no polling."""
 
@@ -184,7 +179,7 @@ class RequestScheduler:
                         freest, least = service, load
                 if freest is not None:
                     self._give(freest, request)
-                elif request.failed_at and len(later) < _OVERTAKEN:  # a place at another server is left to younger ones
+                elif request.failed_at:  # a place at another server is left to younger requests
                     later.append(self._queue[0])
                 else:
                     break

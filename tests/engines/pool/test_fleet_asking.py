@@ -10,9 +10,7 @@ from fleet_asking import QUICK, VLLM, answered, ask_all, failing, fleet_of, name
 from scripted_server import Scripted, request_for
 
 from llm_ocr.engines import Completion, ServerFacts
-from llm_ocr.engines.pool.pool import ServerPool
 from llm_ocr.errors import RequestLost, RequestRefused, ServerError
-from llm_ocr.stages.flow import Admission, Ticket
 
 
 async def test_each_request_gets_its_own_answer_within_the_window() -> None:
@@ -187,28 +185,6 @@ async def test_bad_server_beside_a_good_one_fails_no_page(status: int) -> None:
         await until(lambda: fleet.load().servers == 2)
         assert answered(await ask_all(fleet, names(150))) == names(150)
     assert set(bad.asked.values()) == {1}
-
-
-async def test_server_that_refuses_all_takes_few_pages_into_memory() -> None:
-    bad = Scripted("bad", behave=lambda _: web.Response(status=400))
-    good = Scripted("good", seconds=0.05, slots=2)
-    admission, most, under_way = Admission(10), 0, 0
-
-    async def page(fleet: ServerPool, number: int, ticket: Ticket) -> None:
-        nonlocal most, under_way
-        under_way += 1
-        most = max(most, under_way)
-        await fleet.complete(request_for(f"page-{number}"), ticket.release)
-        under_way -= 1
-
-    async with fleet_of([bad, good], replace(QUICK, max_inflight=4)) as fleet:
-        fleet.begin()
-        await until(lambda: fleet.load().servers == 2)
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(300):
-                ticket = await admission.enter()
-                tasks.create_task(page(fleet, number, ticket))
-    assert most < 120
 
 
 async def test_page_that_all_servers_refuse_is_refused() -> None:

@@ -13,7 +13,7 @@ from scripted_server import Scripted, request_for
 
 from llm_ocr.engines import Completion
 from llm_ocr.engines.pool.pool import ServerPool
-from llm_ocr.errors import PageFailure, RequestLost, RequestRefused, ServerError
+from llm_ocr.errors import PageFailure, RequestLost, ServerError
 from llm_ocr.types import Reason
 
 
@@ -141,24 +141,6 @@ async def test_hang_behind_a_proxy_that_cuts_requests_is_found() -> None:
         server.hang()
         assert all(await asyncio.gather(*(page(fleet, number) for number in range(20))))
     assert server.starts == 2
-
-
-async def test_refused_suspect_goes_to_another_server() -> None:
-    servers = [Scripted(name, seconds=0.02, killers=frozenset({"odd"})) for name in "ab"]
-
-    def behave(prompt: str) -> web.Response | None:
-        if prompt == "odd" and sum(server.asked["odd"] for server in servers) > 1:  # the first server has died of it
-            return web.Response(status=400)
-        return None
-
-    for server in servers:
-        server.behave = behave
-    async with fleet_of(servers, replace(QUICK, kills=3)) as fleet:
-        fleet.begin()
-        await until(lambda: fleet.load().servers == 2)
-        with pytest.raises(RequestRefused):
-            await asyncio.wait_for(fleet.complete(request_for("odd")), 20)
-    assert sorted(server.asked["odd"] for server in servers) == [1, 2]
 
 
 async def test_fresh_requests_avoid_the_server_that_runs_suspects() -> None:
