@@ -318,8 +318,6 @@ class ServerPool:
             return None
         except RequestRefused as refused:
             self._busy_since = None
-            if refused.status != 200 and self._has_another(service, request):  # 200: an answer that was paid
-                return None
             if not refused.too_long:
                 self._refused, self._refusal = self._refused + 1, str(refused.args[0])
             error = self.refused_all()
@@ -333,8 +331,7 @@ class ServerPool:
             # a death detected during the wait revokes the request
             server_lives = await self._server_lives(service, request, lost)
             self._counts["lost"] += 1
-            # One other server: each request may have cost a whole answer, and the caller has tries of its own.
-            if server_lives and (lost.stalled or request.failed_at or not self._has_another(service, request)):
+            if server_lives:
                 raise
             return None
         if not await service.same():
@@ -349,14 +346,6 @@ class ServerPool:
         self._members[service.number].answers += 1
         service.answered(answer.seconds, answer.tokens_out)
         return answer
-
-    def _has_another(self, service: ServerSession, request: Request) -> bool:
-        """Return whether a server is left that has not refused or lost the request, as this one has.
-
-        A server that fails each request is always the least loaded, so that most pages would fail at it alone.
-        """
-        request.failed_at.add(service.number)
-        return any(other.number not in request.failed_at for other in self._places.services)
 
     def _busy(self, service: ServerSession, request: Request, busy: ServerBusy) -> None:
         self._counts["busy"] += 1

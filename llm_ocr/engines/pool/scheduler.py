@@ -167,25 +167,18 @@ class RequestScheduler:
         for service in self.services:
             while self._open(service, now) and (suspect := self._suspects.next(service)) is not None:
                 self._give(service, suspect)
-        later: list[tuple[int, Request]] = []
         while self._queue:
             request = self._queue[0][1]
             if request.waits and request.suspect_at is None:
-                others = [service for service in self.services if service.number not in request.failed_at]
                 freest, least = None, 1.0
-                for service in others or self.services:
+                for service in self.services:
                     load = len(service.holders) / service.window.size
                     if load < least and self._open(service, now) and service.number not in self._suspects.by_server:
                         freest, least = service, load
-                if freest is not None:
-                    self._give(freest, request)
-                elif request.failed_at:  # a place at another server is left to younger requests
-                    later.append(self._queue[0])
-                else:
-                    break
+                if freest is None:
+                    return
+                self._give(freest, request)
             heapq.heappop(self._queue)
-        for entry in later:
-            heapq.heappush(self._queue, entry)
 
     def _open(self, service: ServerSession, now: float) -> bool:
         if self.held or not service.alive or service.stalled or now < service.paused_until:

@@ -260,7 +260,7 @@ class Request:
     """
 
     __slots__ = (
-        "_cancelling", "_revoked", "alone", "answered_before", "deaths", "failed_at", "hangs", "id", "left", "out",
+        "_cancelling", "_revoked", "alone", "answered_before", "deaths", "hangs", "id", "left", "out",
         "pause", "place", "poisonous", "sent", "suspect_at", "task", "ticket",
     )  # fmt: skip
 
@@ -275,7 +275,6 @@ class Request:
         self.sent = 0.0
         self.deaths = 0  # deaths of servers with this request in flight
         self.hangs = 0  # hangs of servers with this request in flight
-        self.failed_at: set[int] = set()  # numbers of the living servers that refused or lost this request
         self.left = math.inf  # deaths or hangs, whichever are fewer, until quarantine
         self.answered_before = 0  # completed requests at the first death or hang of this request
         self.alone = 0  # number of the last deaths or hangs without other requests of this client in flight

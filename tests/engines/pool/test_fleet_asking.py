@@ -176,27 +176,6 @@ async def test_refused_pages_among_others_do_not_end_the_run() -> None:
         assert (await fleet.complete(request_for("good"))).text == "answer to good"
 
 
-@pytest.mark.parametrize("status", [400, 500])
-async def test_bad_server_beside_a_good_one_fails_no_page(status: int) -> None:
-    bad = Scripted("bad", behave=lambda _: web.Response(status=status))
-    good = Scripted("good", seconds=0.02, slots=20)
-    async with fleet_of([bad, good], replace(QUICK, grace=0.01)) as fleet:
-        fleet.begin()
-        await until(lambda: fleet.load().servers == 2)
-        assert answered(await ask_all(fleet, names(150))) == names(150)
-    assert set(bad.asked.values()) == {1}
-
-
-async def test_page_that_all_servers_refuse_is_refused() -> None:
-    servers = [Scripted(f"scripted {number}", behave=lambda _: web.Response(status=400)) for number in range(3)]
-    async with fleet_of(servers, QUICK) as fleet:
-        fleet.begin()
-        await until(lambda: fleet.load().servers == 3)
-        with pytest.raises(RequestRefused):
-            await fleet.complete(request_for("a"))
-    assert [server.asked["a"] for server in servers] == [1, 1, 1]
-
-
 async def test_a_wrong_key_ends_in_an_error() -> None:
     async with fleet_of([Scripted(behave=lambda _: web.Response(status=401))], QUICK) as fleet:
         with pytest.raises(ServerError, match="401"):
