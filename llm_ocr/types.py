@@ -167,7 +167,8 @@ HTML_ELEMENTS = frozenset(
 #: elements named first have no words of a page as attributes, and models write faulty ones in them.
 IS_TAG = (
     r"(?i:(?!(?!(?:t[dhr]|thead|tbody|tfoot|col|img|input|br|hr|div|span|math)\b)[A-Za-z][A-Za-z0-9]*+\s++"
-    r"(?!(?:async|border|checked|compact|defer|disabled|hidden|multiple|open|readonly|required|reversed|selected)[\s/>]"
+    r"(?!(?:async|border|center|checked|compact|defer|disabled|hidden|multiple|noshade|nowrap|open|readonly|required"
+    r"|reversed|selected|start)[\s/>]"
     r"|/?\s*>)[^<>=]*>))"
 )
 

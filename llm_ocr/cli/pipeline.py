@@ -172,7 +172,8 @@ def _next(command: str, settings: PipelineCommand) -> str:
     if command == "describe":
         from llm_ocr.stages.execute import options_of_describe
 
-        named = with_flags(options_of_describe(settings)) or named
+        options = with_flags(options_of_describe(settings))
+        named = (options.replace(" --server-url URL", "") if "--server-url" in named else options) + named
     return f"Next: llm-ocr {command} -w {shlex.quote(settings.workspace)}{named}"
 
 

@@ -62,7 +62,7 @@ async def read_page(
 
 def _letters(attempt: Attempt) -> int:
     """Return the number of letters and digits without those of HTML tags, which each slice of a table repeats."""
-    return sum(map(str.isalnum, re.sub(r"<[^>]*>", "", "".join(block.text for block in attempt.blocks))))
+    return sum(map(str.isalnum, re.sub(r"</?[A-Za-z][^<>]*>", "", "".join(block.text for block in attempt.blocks))))
 
 
 def _turn(results: Sequence[Attempt | PageFailure]) -> int:

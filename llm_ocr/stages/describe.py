@@ -76,7 +76,8 @@ async def describe(job: Job[FigureCommand]) -> None:
     source = await key_before(job, pages_from)
     async with _opened(job, source) as (reader, admission, claim, imported):
         key, keeps = claim.key, keeps_known(settings)
-        cannot = reader.identity().get("engine") != "model"
+        # A worker of Ray has no command of its own.
+        cannot = reader.identity().get("engine") != "model" and job.split is None
         if cannot and await asyncio.to_thread(_left_to_model, job, pages_from, source):
             return
         split = await split_of(job, DESCRIBE)
@@ -176,12 +177,13 @@ def publish_units_without_figures(workspace: Workspace, stage: str, source: str,
     superseded = superseded_figures(workspace, stage, source) if missing else {}
     for place in missing:
         unit = planned.name(place)
-        figures = standing_marker(workspace, stage, source, unit).figures.expected
-        figures -= sum(superseded.get(unit, {}).values())
-        if figures > 0:
+        figures, pages = standing_marker(workspace, stage, source, unit).figures.expected, list[PageRecord]()
+        if figures and unit in superseded:
+            pages = pages_of_figures(workspace, stage, source, unit)[1]
+            figures = sum(len(page.figures) for page in pages if page.page_id not in superseded[unit])
+        if figures:
             left += figures
         else:
-            pages = pages_of_figures(workspace, stage, source, unit)[1]
             rows = [superseded_row(one, page.page_id, page.document_id, mode) for page in pages for one in page.figures]
             publish(workspace, DESCRIBE, key, unit, figures_to_parquet(rows), figures_summary(len(rows), rows))
     return left

@@ -85,6 +85,19 @@ def test_code_within_a_wrapped_answer_stays_code():
     assert kinds(wrapped) == ["title", "code", "text", "code"]
 
 
+@pytest.mark.parametrize("mark", ["```html", "```markdown"])
+def test_page_whose_first_code_has_a_language_keeps_all_text(mark):
+    """The fences are those of the page, not one around the answer."""
+    code = "\n".join(f"<p>line {number} of the code</p>" for number in range(6))
+    page = f"Create the file:\n\n{mark}\n{code}\n```\n\nThen start it:\n\n```\nnpm start\n```\n\nOpen the page."
+    blocks = parse_plain(page).blocks
+    assert [block.text for block in blocks if block.kind is BlockKind.TEXT] == [
+        "Create the file:",
+        "Then start it:",
+        "Open the page.",
+    ]
+
+
 def test_a_fence_for_each_of_two_pages_is_none_of_theirs():
     assert kinds("```markdown\n# One\n\nwords\n```\n\n```markdown\n# Two\n\nwords\n```") == ["title", "text"] * 2
 

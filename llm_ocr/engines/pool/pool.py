@@ -200,7 +200,7 @@ class ServerPool:
         self._tickets = itertools.count()
         self._counts: Counter[str] = Counter()  # by fields of `Load`
         self._busy_since: float | None = None  # start of the time with only 429 and 503 responses
-        self._busy_said: float | None = None  # the last such start that was reported
+        self._busy_said = False  # whether such a time was reported
         self._refused, self._refusal = 0, ""  # number of requests that servers rejected as such, and the last reason
         self._closing: asyncio.Task[None] | None = None
         self.simulated = False  # whether a request was sent to the simulator, whose answers are made up
@@ -357,8 +357,8 @@ class ServerPool:
             self._busy_since = request.sent
         absent = busy.status == 404
         longest = min(self._options.stall, self._options.busy_timeout) if absent else self._options.busy_timeout
-        if now - self._busy_since > longest / _BUSY_PARTS and self._busy_said != self._busy_since:
-            self._busy_said = self._busy_since  # a log shows no progress, and would be silent until the end
+        if now - self._busy_since > longest / _BUSY_PARTS and not self._busy_said:
+            self._busy_said = True  # a log shows no progress, and would be silent until the end
             self._say(f"{busy.args[0]}; no request succeeds; trying again for at most {longest:g} s")
         if now - self._busy_since > longest:
             overloaded = "The server is overloaded, or its quota is exhausted."

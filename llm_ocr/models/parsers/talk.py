@@ -229,6 +229,7 @@ def unwrapped(text: str) -> str:
     mark = lines[begin].casefold().replace(" ", "").strip()
     if mark not in (*_WRAPPERS, *_OTHER_WRAPPERS):
         return text
+    whole = mark in _WRAPPERS[:2] and (announced or not before)  # a fence around a page of Markdown
     inside = lines[begin + 1 :]
     bare: list[int] = []  # fences that neither have a language, nor close one that has
     nested, last = False, -1  # `last` is the last line that is not blank
@@ -236,15 +237,19 @@ def unwrapped(text: str) -> str:
         fence = line.casefold().replace(" ", "").strip()
         if fence == "```" and not nested:
             bare.append(number)
-        elif fence in _WRAPPERS and mark in _WRAPPERS and len(bare) % 2 and last == bare[-1]:
+        elif fence in _WRAPPERS and whole and len(bare) % 2 and last == bare[-1]:
             inside[bare.pop()] = inside[number] = ""  # the next page
         elif fence.startswith("```"):
             nested = fence != "```"
         last = number if fence else last
-    # If their number is odd, the last one closes a fence around Markdown, and the others are those of code.
     end = bare[0] if bare else None
-    if mark in _WRAPPERS and len(bare) > 1:
-        end = bare[-1] if len(bare) % 2 else None if "".join(inside[bare[-1] + 1 :]).strip() else bare[0]
+    if whole and len(bare) > 1:
+        # If their number is odd, the last one closes a fence around Markdown, and the others are those of code.
+        rest, is_odd = "".join(inside[bare[-1] + 1 :]).strip(), len(bare) % 2 == 1
+        if rest and not (is_odd and announced):
+            end = bare[0] if is_odd else None
+        elif is_odd:
+            end = bare[-1]
     after = "\n".join(inside[end + 1 :]).strip() if end is not None else ""
     wrapped = "\n".join(inside[:end])
     if mark not in _WRAPPERS and not announced:

@@ -654,13 +654,24 @@ def _lines(glyphs: Glyphs, *, scripts: bool) -> tuple[Line, ...]:
     lines = [
         replace(
             compose.line(segment),
-            watermark=10 < (segment.turn - usual) % 90 < 80 and segment.size > large and segment.u1 - segment.u0 > long,
+            watermark=all(10 < (segment.turn - turn) % 90 < 80 for turn in (usual, 0))
+            and segment.size > large
+            and segment.u1 - segment.u0 > long,
         )
         for segments in by_turn.values()
         for segment in with_drop_capitals(words, joined_over_gaps(words, segments))
     ]
     lines.sort(key=lambda line: (line.box.y1, line.box.x0))
-    return tuple(lines)
+    if not any(line.watermark for line in lines):
+        return tuple(lines)
+    others = np.array([(box.x0, box.x1, *box.centre) for box in (line.box for line in lines if not line.watermark)])
+
+    def crosses(box: Box) -> bool:
+        """Return whether a watermark crosses another line; a slanted title or label does not."""
+        left, right, _, middle = others.reshape(-1, 4).T
+        return bool(((left < box.x1) & (right > box.x0) & (middle > box.y0) & (middle < box.y1)).any())
+
+    return tuple(replace(line, watermark=line.watermark and crosses(line.box)) for line in lines)
 
 
 class _Composer:
@@ -861,11 +872,9 @@ class _Composer:
             if self._texts[index] not in _MIRRORED or inside[at]:
                 continue
             behind = order[at + 1 : at + 1 + _MOST_PARTS]
-            opening = self._touches(index, (part for part in behind if not _ENDS.issuperset(self._texts[part])))
             # The full stop of a sentence is behind a closing bracket.
-            closing = self._touches(index, order[max(0, at - _MOST_PARTS) : at])
-            closing |= not opening and self._touches(index, behind[:1])
-            if opening == closing:
+            opening = self._touches(index, (part for part in behind if not _ENDS.issuperset(self._texts[part])))
+            if opening == self._touches(index, order[max(0, at - _MOST_PARTS) : at]):
                 unsure.append(index)
             elif opening == (self._texts[index] in _OPENING):
                 votes += 1

@@ -348,6 +348,12 @@ def test_a_large_slanted_label_of_a_drawing_is_no_watermark():
     assert not any(line.watermark for line in found)
 
 
+def test_a_slanted_title_above_the_text_is_no_watermark():
+    title = text("GRAND OPENING", matrix="0.966 0.259 -0.259 0.966 100 600", size=40)
+    found = lines(title, *(text(f"row {row} of the flyer below it", y=500 - 14 * row) for row in range(9)))
+    assert [line.text for line in found if line.watermark] == []
+
+
 def test_a_heading_of_a_tilted_page_is_no_watermark():
     turn = "0.978 0.208 -0.208 0.978"  # 12 degrees
     rows = [
@@ -597,7 +603,7 @@ def test_arabic_and_hebrew_with_mixed_content_read_as_written(producer):
 
 
 @pytest.mark.parametrize("end", ["", "."])
-@pytest.mark.parametrize("inside", ["9:00", "12.5", "14", "PDF", "a.b", "صصص"])
+@pytest.mark.parametrize("inside", ["9:00", "12.5", "14", "PDF", "a.b", "صصص", "!"])
 def test_brackets_in_arabic_face_the_text_inside(inside, end):
     letters = {0x30 + at: letter for at, letter in enumerate(sorted({*inside, ".", " ", "(", ")", "س", "ش"}))}
     codes = {letter: code for code, letter in letters.items()}
