@@ -167,8 +167,8 @@ HTML_ELEMENTS = frozenset(
 #: elements named first have no words of a page as attributes, and models write faulty ones in them.
 IS_TAG = (
     r"(?i:(?!(?!(?:t[dhr]|thead|tbody|tfoot|col|img|input|br|hr|div|span|math)\b)[A-Za-z][A-Za-z0-9]*+\s++"
-    r"(?!(?:async|border|center|checked|compact|defer|disabled|hidden|multiple|noshade|nowrap|open|readonly|required"
-    r"|reversed|selected|start)[\s/>]"
+    r"(?!(?:async|border|checked|compact|defer|disabled|hidden|multiple|noshade|nowrap|open|readonly|required"
+    r"|reversed|selected)[\s/>]"
     r"|/?\s*>)[^<>=]*>))"
 )
 
@@ -246,7 +246,7 @@ class Line:
     parts: tuple[Word, ...] = ()  # the words' parts of one size and baseline, if a word has several; from left to right
     drawn: int = -1  # place in the order in which the file draws its text; -1: unknown, as in OCR
     tag: int = -1  # place of its block in `PageContent.tags`; -1: none
-    watermark: bool = False  # large text at an angle to the other text
+    watermark: bool = False  # large text at an angle to the page and to the lines that it crosses
 
 
 @dataclass(frozen=True, slots=True)

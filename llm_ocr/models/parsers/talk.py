@@ -246,7 +246,7 @@ def unwrapped(text: str) -> str:
     if whole and len(bare) > 1:
         # If their number is odd, the last one closes a fence around Markdown, and the others are those of code.
         rest, is_odd = "".join(inside[bare[-1] + 1 :]).strip(), len(bare) % 2 == 1
-        if rest and not (is_odd and announced):
+        if rest:
             end = bare[0] if is_odd else None
         elif is_odd:
             end = bare[-1]

@@ -651,27 +651,34 @@ def _lines(glyphs: Glyphs, *, scripts: bool) -> tuple[Line, ...]:
     compose = _Composer(glyphs, words, scripts)
     large, long = _WATERMARK[0] * float(np.median(glyphs.size)), _WATERMARK[1] * float(np.ptp(glyphs.boxes[:, ::2]))
     usual = int(np.bincount(glyphs.turn).argmax())  # of a tilted page or a slanted poster not a multiple of 90
-    lines = [
-        replace(
-            compose.line(segment),
-            watermark=all(10 < (segment.turn - turn) % 90 < 80 for turn in (usual, 0))
-            and segment.size > large
-            and segment.u1 - segment.u0 > long,
-        )
-        for segments in by_turn.values()
-        for segment in with_drop_capitals(words, joined_over_gaps(words, segments))
-    ]
+    lines: list[Line] = []
+    slanted: list[tuple[Line, int]] = []  # candidates for watermarks with their angles
+    for segments in by_turn.values():
+        for segment in with_drop_capitals(words, joined_over_gaps(words, segments)):
+            line = compose.line(segment)
+            is_slanted = all(10 < (segment.turn - turn) % 90 < 80 for turn in (usual, 0))
+            if is_slanted and segment.size > large and segment.u1 - segment.u0 > long:
+                slanted.append((line, segment.turn))
+            else:
+                lines.append(line)
+    others = np.array([(line.box.x0, line.box.x1, line.box.centre[1]) for line in lines]).reshape(-1, 3).T
+    lines += [replace(line, watermark=_crosses(line.box, turn, others)) for line, turn in slanted]
     lines.sort(key=lambda line: (line.box.y1, line.box.x0))
-    if not any(line.watermark for line in lines):
-        return tuple(lines)
-    others = np.array([(box.x0, box.x1, *box.centre) for box in (line.box for line in lines if not line.watermark)])
+    return tuple(lines)
 
-    def crosses(box: Box) -> bool:
-        """Return whether a watermark crosses another line; a slanted title or label does not."""
-        left, right, _, middle = others.reshape(-1, 4).T
-        return bool(((left < box.x1) & (right > box.x0) & (middle > box.y0) & (middle < box.y1)).any())
 
-    return tuple(replace(line, watermark=line.watermark and crosses(line.box)) for line in lines)
+def _crosses(box: Box, turn: int, others: Floats) -> bool:
+    """Return whether the diagonal of a slanted line's box crosses other lines; a title or label does not.
+
+    Args:
+        box: The line's box.
+        turn: Its angle in degrees clockwise.
+        others: Left ends, right ends, and middles of the others, of shape (3, lines).
+    """
+    left, right, middle = others
+    place = (middle - box.y0) / max(box.height, 1e-6)  # from the top of the diagonal, 0, to its end, 1
+    x = box.x0 + box.width * (place if turn % 180 < 90 else 1 - place)
+    return bool(((place > 0) & (place < 1) & (left < x) & (x < right)).any())
 
 
 class _Composer:
