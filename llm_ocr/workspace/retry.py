@@ -120,7 +120,7 @@ class Selection:
     unbalanced: bool = False  # the row has unread ink or unsupported text, by its shares or by its reason
     below: float | None = None  # the row has a quality below this
     named: NamedPages | None = None  # the list names the page
-    most: int | None = None  # limit of pages, unread ones of repairs included; the worst are first
+    most: int | None = None  # upper limit of pages, with those of unfinished repairs; the worst are first
 
     def may_have(self, summary: Summary) -> bool:
         """Return whether a unit may have such pages, according to its marker."""

@@ -113,8 +113,8 @@ async def _export_dataset(job: ExportJob) -> Exported:
     known = await asyncio.to_thread(facts, job.workspace, dataset, job.output.name)
     documents = known.documents - len(dropped)
     known = replace(known, documents=documents, left_out=len(dropped), unbalanced=left_out)
-    # `datasets` caches a folder by its name and the text of its card, so that only the names of the shards, which have
-    # the hash of their content, tell two exports apart. Of a repository it knows the commit.
+    # `datasets` caches a folder by its name and the `configs` of its card. Two exports differ only by the names of
+    # their shards, which contain a hash of the content. For a repository, `datasets` uses the commit.
     names = [shard.name for shard in shards]
     described = partial(card, known, place.standing.front, files=GLOB if job.output.repository else names or GLOB)
     await asyncio.to_thread(_begin, job, place, described(whole=False))
